@@ -1,0 +1,36 @@
+# Two commands: `make run` and `make test`. Both set everything up on a fresh machine with Python 3.11 and pip.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Torch first and exactly pinned: any other spec may pull gigabytes of GPU packages.
+TORCH := torch==2.13.0
+
+.PHONY: run test check test-slow bench clean
+
+run: $(READY)
+	$(BIN)/python examples/plan_three_silos.py --out runs/example
+
+test: check
+	$(BIN)/pytest -n 2
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-slow: $(READY)
+	$(BIN)/pytest -n 2 -m slow
+
+bench: $(READY)
+	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt $(TORCH)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,text,bench,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

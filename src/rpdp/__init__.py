@@ -1,0 +1,50 @@
+"""rpdp: record-level personalized differential privacy for cross-silo federated learning.
+
+The public names load on first use (PEP 562): `import rpdp` costs a fraction of a second, and planning never pays for
+a deep-learning import.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rpdp import errors as errors
+    from rpdp.accounting import PrivacyCurve as PrivacyCurve
+    from rpdp.accounting import Schedule as Schedule
+    from rpdp.accounting import calibrate_noise as calibrate_noise
+    from rpdp.budgets import BudgetTable as BudgetTable
+    from rpdp.planning import PublicPlan as PublicPlan
+    from rpdp.planning import SiloPlan as SiloPlan
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "BudgetTable": "rpdp.budgets",
+    "PrivacyCurve": "rpdp.accounting",
+    "PublicPlan": "rpdp.planning",
+    "Schedule": "rpdp.accounting",
+    "SiloPlan": "rpdp.planning",
+    "calibrate_noise": "rpdp.accounting",
+}
+
+__all__ = [
+    "__version__",
+    "errors",
+    *_HOME_OF,
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("rpdp.errors")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'rpdp' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,53 @@
+"""Checks of arguments, with messages that name the argument, its value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+from rpdp.errors import InputError
+
+
+def require_count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
+    """An integer between `least` and `most`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InputError(f"{name}={value!r} must be a whole number")
+    number = int(value)
+    if number < least or (most is not None and number > most):
+        limits = f"at least {least:,}" if most is None else f"between {least:,} and {most:,}"
+        raise InputError(f"{name}={number} must be {limits}")
+    return number
+
+
+def require_number(name: str, value: object) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InputError(f"{name}={value!r} must be a number")
+    number = float(value)
+    if not math.isfinite(number):
+        raise InputError(f"{name}={number} must be finite")
+    return number
+
+
+def require_positive(name: str, value: object) -> float:
+    """A finite number above 0."""
+    number = require_number(name, value)
+    if number <= 0:
+        raise InputError(f"{name}={number} must be positive")
+    return number
+
+
+def require_fraction(name: str, value: object) -> float:
+    """A number above 0 and at most 1."""
+    number = require_number(name, value)
+    if not 0 < number <= 1:
+        raise InputError(f"{name}={number} must be above 0 and at most 1")
+    return number
+
+
+def require_delta(name: str, value: object) -> float:
+    """A number strictly between 0 and 1."""
+    number = require_number(name, value)
+    if not 0 < number < 1:
+        raise InputError(f"{name}={number} must lie strictly between 0 and 1")
+    return number

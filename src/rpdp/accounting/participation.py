@@ -1,0 +1,179 @@
+"""How many rounds a silo joins, and what that does to a record's cost.
+
+The observer who sees every update and who took part learns, about one record, only through the k rounds its silo
+joins. So a run's moment is E_k[M^k] and its privacy-loss distribution Σ_k Pr[k] · PLD^{*k}, where M and PLD belong to
+one joined round. A `ParticipationCount` is the distribution of k, able to do both. It is exact for Poisson
+participation and for an exact number; a long explicit list of counts is rounded *upwards* to a coarser one, which can
+only overstate a cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from scipy import special, stats
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpdp.accounting._types import ComplexArray, FloatArray
+
+_MOST_COUNTS = 2048
+"""An explicit list longer than this is rounded up to about this many counts."""
+
+_NEGLIGIBLE_LOG_WEIGHT = np.log(1e-18)
+"""Tilted weights below this share of the largest change a result by less than the stated numerical error."""
+
+
+class ParticipationCount(Protocol):
+    """The distribution of the number k of rounds that a silo joins."""
+
+    @property
+    def largest(self) -> int:
+        """The largest possible k."""
+        ...
+
+    def probabilities(self) -> FloatArray:
+        """Pr[k] for k = 0 … largest."""
+        ...
+
+    def log_moment(self, log_mass: FloatArray) -> FloatArray:
+        """Log E[exp(k · log_mass)], elementwise, for log_mass ≥ 0 or any finite value."""
+        ...
+
+    def tilted_mean(self, log_mass: FloatArray) -> FloatArray:
+        """E[k exp(k · log_mass)] / E[exp(k · log_mass)], elementwise."""
+        ...
+
+    def mix(self, spectrum: ComplexArray, log_mass: FloatArray) -> ComplexArray:
+        """Fourier transform of the run from that of one joined round.
+
+        Rows of `spectrum` are transforms of distributions of total mass 1 that stand for exp(log_mass) times
+        themselves (an exponentially tilted round). The result has total mass 1 and stands for exp(log_moment) times
+        itself.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class BinomialCount:
+    """Poisson participation: every one of `rounds` rounds is joined independently with `probability`."""
+
+    rounds: int
+    probability: float
+
+    @property
+    def largest(self) -> int:
+        """The largest possible k."""
+        return self.rounds
+
+    def probabilities(self) -> FloatArray:
+        """Pr[k] for k = 0 … rounds."""
+        k = np.arange(self.rounds + 1)
+        return np.asarray(stats.binom.pmf(k, self.rounds, self.probability), dtype=np.float64)
+
+    def log_moment(self, log_mass: FloatArray) -> FloatArray:
+        """Rounds · log(1 − λ + λ exp(log_mass)), accurate for small and for huge exponents."""
+        return self.rounds * self._log_round(np.asarray(log_mass, dtype=np.float64))
+
+    def tilted_mean(self, log_mass: FloatArray) -> FloatArray:
+        """Rounds times the tilted rate."""
+        return self.rounds * self._tilted_rate(log_mass)
+
+    def mix(self, spectrum: ComplexArray, log_mass: FloatArray) -> ComplexArray:
+        """(1 − λ' + λ' φ)^rounds with the tilted rate λ'."""
+        return integer_power(1.0 - self._tilted_rate(log_mass)[:, None] * (1.0 - spectrum), self.rounds)
+
+    def _tilted_rate(self, log_mass: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(np.log(self.probability) + log_mass - self._log_round(log_mass)))
+
+    def _log_round(self, log_mass: FloatArray) -> FloatArray:
+        if self.probability == 1.0:
+            return log_mass
+        small = np.log1p(self.probability * np.expm1(np.minimum(log_mass, 1.0)))
+        large = np.logaddexp(np.log1p(-self.probability), np.log(self.probability) + log_mass)
+        return np.where(log_mass < 1.0, small, large)
+
+
+@dataclass(frozen=True)
+class ExplicitCount:
+    """Any distribution of k, as a list: capped, exactly k, or the first rounds of a longer run.
+
+    `counts` is an arithmetic sequence that ends at the largest possible k.
+    """
+
+    counts: NDArray[np.int64]
+    log_probabilities: FloatArray
+
+    @classmethod
+    def exactly(cls, k: int) -> ExplicitCount:
+        """A point mass."""
+        return cls(np.array([k]), np.zeros(1))
+
+    @classmethod
+    def from_probabilities(cls, probabilities: FloatArray) -> ExplicitCount:
+        """From Pr[0], Pr[1], …; a long list is rounded up to a coarser one."""
+        largest = probabilities.size - 1
+        gap = max(1, -(-largest // _MOST_COUNTS))
+        groups = (largest - np.arange(largest + 1)) // gap  # whole gaps below the largest: rounds k up
+        count = int(groups.max()) + 1
+        mass = np.bincount(groups, weights=probabilities, minlength=count)[::-1]
+        counts = largest - gap * np.arange(count)[::-1]
+        with np.errstate(divide="ignore"):
+            return cls(counts, np.log(mass / mass.sum()))
+
+    @property
+    def largest(self) -> int:
+        """The largest possible k."""
+        return int(self.counts[-1])
+
+    def probabilities(self) -> FloatArray:
+        """Pr[k] for k = 0 … largest."""
+        result = np.zeros(self.largest + 1)
+        result[self.counts] = np.exp(self.log_probabilities)
+        return result
+
+    def log_moment(self, log_mass: FloatArray) -> FloatArray:
+        """Log-sum-exp over the counts."""
+        if self.counts.size == 1:
+            return self.largest * np.asarray(log_mass, dtype=np.float64)
+        exponents = np.asarray(log_mass, dtype=np.float64)[..., None] * self.counts + self.log_probabilities
+        return np.asarray(special.logsumexp(exponents, axis=-1), dtype=np.float64)
+
+    def tilted_mean(self, log_mass: FloatArray) -> FloatArray:
+        """The mean of the counts under tilted weights."""
+        exponents = np.asarray(log_mass, dtype=np.float64)[..., None] * self.counts + self.log_probabilities
+        weights = np.exp(exponents - exponents.max(axis=-1, keepdims=True))
+        return np.asarray((weights @ self.counts) / weights.sum(axis=-1), dtype=np.float64)
+
+    def mix(self, spectrum: ComplexArray, log_mass: FloatArray) -> ComplexArray:
+        """Σ_k w_k φ^k by Horner's rule over the counts that carry weight."""
+        exponents = log_mass[:, None] * self.counts + self.log_probabilities
+        exponents -= exponents.max(axis=1, keepdims=True)
+        carrying = np.flatnonzero((exponents > _NEGLIGIBLE_LOG_WEIGHT).any(axis=0))
+        first, last = int(carrying[0]), int(carrying[-1])
+        weights = np.exp(exponents[:, first : last + 1])
+        weights[:, 0] += np.exp(exponents[:, :first]).sum(axis=1)  # fewer rounds cost less: round them up
+        weights /= weights.sum(axis=1, keepdims=True)
+        gap = int(self.counts[-1] - self.counts[-2]) if self.counts.size > 1 else 1
+        base = integer_power(spectrum, gap)
+        result = np.zeros_like(spectrum) + weights[:, -1:]
+        for column in range(weights.shape[1] - 2, -1, -1):
+            result *= base
+            result += weights[:, column : column + 1]
+        return result * integer_power(spectrum, int(self.counts[first]))
+
+
+def integer_power(base: ComplexArray, exponent: int) -> ComplexArray:
+    """Base ** exponent by repeated squaring: no logarithm of zero, relative error about exponent × 2⁻⁵³."""
+    result = np.ones_like(base)
+    square = base.copy()
+    while exponent:
+        if exponent & 1:
+            result *= square
+        exponent >>= 1
+        if exponent:
+            square *= square
+    return result

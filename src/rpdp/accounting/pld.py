@@ -1,0 +1,310 @@
+"""The privacy-loss-distribution route: the price of a record for a plan fixed in advance, nearly exact.
+
+One step → τ-fold composition → mixture over the rounds joined → ε(δ), the worse of removing and adding the record.
+Every number returned is an upper bound: grids are pessimistic, mass beyond the grid counts as a certain loss, and the
+numerical error of the transforms is bounded and added to δ. `lower_epsilon` is the other side: the exact power of a
+test that an attacker could run (reject when the sum of rounded losses is large), so the truth lies between the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.accounting.composition import OUTSIDE, GridTooLongError, TiltedLoss, coarsen, compose, tilt
+from rpdp.accounting.participation import ExplicitCount
+from rpdp.accounting.renyi import LARGEST_ORDER, best_log_delta, log_moments, run_log_moments
+from rpdp.accounting.step_loss import LossMasses, StepCells, pessimistic, rounded, step_cells, widest_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from rpdp.accounting._types import FloatArray
+    from rpdp.accounting.participation import ParticipationCount
+    from rpdp.accounting.renyi import BestOrders
+
+ACCURACY = 5.5e-4
+"""Aim for the excess of an upper ε over the truth, relative to ε (relative to 0.05 where ε is smaller)."""
+
+ACCURACY_FLOOR = 0.05
+_LOST_SHARE = 1e-9
+"""Mass beyond the grid, over all steps, as a share of δ; it counts as a certain loss."""
+
+_QUADRATURE_ERROR = 1e-14
+_STEP_ERROR = 2e-14
+"""Numerical error per step assumed when a tilt is chosen; the error that counts is computed (`TiltedLoss.error`)."""
+
+_ERROR_SHARE = 3e-4
+_MOST_CELLS = 2**17
+_ROWS_AT_ONCE = 24
+_MOST_PASSES = 5
+_MOST_COARSENINGS = 8
+_FAR_OFF = 0.7
+"""A result below this part of its guess was computed on a grid and a tilt for another ε: worth another pass."""
+
+_WIDEST_WINDOW = 1200.0
+_LEAST_STEEPNESS = 1e-3
+_LARGEST_EPSILON = 200.0
+"""Beyond this an ε says nothing about privacy, and the Rényi bound is returned alone."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is composed: noise, steps per joined round, and the distribution of joined rounds."""
+
+    noise_multiplier: float
+    local_steps: int
+    count: ParticipationCount
+
+    @property
+    def steps(self) -> int:
+        """The largest number of local steps."""
+        return self.local_steps * self.count.largest
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Sampling probabilities with the tilt and the two grid spacings chosen for them."""
+
+    q: FloatArray
+    tilt: FloatArray
+    step_spacing: FloatArray
+    round_spacing: FloatArray
+    lost: float
+
+    def coarser(self) -> _Grid:
+        return replace(self, step_spacing=2.0 * self.step_spacing, round_spacing=2.0 * self.round_spacing)
+
+    def take(self, rows: NDArray[np.int64] | list[int]) -> _Grid:
+        return _Grid(self.q[rows], self.tilt[rows], self.step_spacing[rows], self.round_spacing[rows], self.lost)
+
+
+def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accuracy: float = ACCURACY) -> FloatArray:
+    """Upper bounds on ε(δ) for each q.
+
+    `guide`, the Rényi bound, chooses tilt and grid: it affects how tight the result is, never whether it is valid.
+    Where the result turns out much smaller than the guide, it becomes the guide of another pass. Rows whose guide is
+    0 or too large to matter keep it.
+    """
+
+    def solve(grid: _Grid) -> FloatArray:
+        removing, adding = (_smallest_epsilon(way, delta - grid.lost * run.steps) for way in _both_ways(grid, run))
+        return np.where(removing[0] >= adding[0], removing, adding)
+
+    result = guide.bound.copy()
+    guess, steepness = guide.bound.copy(), guide.theta.copy()
+    rows = np.flatnonzero((guess > 0.0) & (guess < _LARGEST_EPSILON))
+    for _ in range(_MOST_PASSES):
+        if rows.size == 0:
+            break
+        tilts = _choose_tilt(q[rows], run, guess[rows], delta, guide.theta[rows])
+        grid = _choose_grid(q[rows], run, guess[rows], steepness[rows], accuracy, tilts, _LOST_SHARE * delta)
+        found, steepness[rows] = _in_batches(solve, grid, np.inf)
+        result[rows] = np.minimum(found, result[rows])
+        rows = rows[(found < _FAR_OFF * guess[rows]) & (guess[rows] > ACCURACY * ACCURACY_FLOOR)]
+        guess[rows] = np.maximum(result[rows], ACCURACY * ACCURACY_FLOOR)
+    return result
+
+
+def upper_delta(q: FloatArray, run: Run, epsilon: float, guide: BestOrders, accuracy: float = ACCURACY) -> FloatArray:
+    """Upper bounds on δ(ε) for each q; `guide`, the Rényi bound on log δ, chooses tilt and grid."""
+    least = float(np.exp(np.clip(guide.bound.min(), -600.0, 0.0)))
+
+    def solve(grid: _Grid) -> FloatArray:
+        worse = np.maximum(*(_delta_at(way, epsilon) for way in _both_ways(grid, run)))
+        return np.stack([worse + grid.lost * run.steps, np.zeros(worse.size)])
+
+    guess = np.full(q.shape, max(epsilon, ACCURACY_FLOOR))
+    tilts = _choose_tilt(q, run, guess, least, guide.theta)
+    grid = _choose_grid(q, run, guess, guide.theta, accuracy, tilts, _LOST_SHARE * least)
+    return np.asarray(np.minimum(_in_batches(solve, grid, 1.0)[0], 1.0))
+
+
+def lower_epsilon(q: FloatArray, run: Run, delta: float, upper: FloatArray, accuracy: float = ACCURACY) -> FloatArray:
+    """Lower bounds on ε(δ): what an attacker who sums rounded losses can prove. At least 0, never above the truth.
+
+    `upper` (upper bounds) chooses tilt and grid. Rows where it is 0 or too large to matter get 0.
+    """
+
+    def solve(grid: _Grid) -> FloatArray:
+        cells = _cells(grid, run, centred=True)
+        ways = (_proven_epsilon(cells, grid, run, delta, removing=removing) for removing in (True, False))
+        return np.stack([np.maximum(*ways), np.zeros(grid.q.size)])
+
+    result = np.zeros(q.shape)
+    rows = np.flatnonzero((upper > 0.0) & (upper < _LARGEST_EPSILON))
+    if rows.size:
+        theta = best_log_delta(q[rows], run.noise_multiplier, run.local_steps, run.count, upper[rows]).theta
+        lost = _LOST_SHARE * delta * float(np.exp(-upper[rows].max()))
+        grid = _choose_grid(q[rows], run, upper[rows], theta, accuracy, theta, lost)
+        result[rows] = _in_batches(solve, grid, 0.0)[0]
+    return result
+
+
+def _choose_tilt(q: FloatArray, run: Run, epsilon: FloatArray, delta: float, theta: FloatArray) -> FloatArray:
+    """The smallest tilt, as a part of θ, whose numerical error is negligible against δ.
+
+    Without a tilt the window is short even when rare losses are huge; with θ itself the error is relative to the
+    Chernoff bound at ε, however small δ is.
+    """
+    per_round = run.local_steps * _STEP_ERROR + 2.0 * OUTSIDE
+    log_error = np.log(run.count.largest * per_round) - np.log(_ERROR_SHARE * delta)
+    result = theta.copy()
+    for part in (0.5, 0.25):
+        moment = run_log_moments(q, 1.0 + part * theta, run.noise_multiplier, run.local_steps, run.count)
+        enough = log_error + moment - part * theta * epsilon <= 0.0
+        result = np.where(enough, part * theta, result)
+    return np.where(log_error <= 0.0, 0.0, result)
+
+
+def _choose_grid(
+    q: FloatArray,
+    run: Run,
+    guess: FloatArray,
+    steepness: FloatArray,
+    accuracy: float,
+    tilts: FloatArray,
+    lost: float,
+) -> _Grid:
+    """Grid spacings for a wanted accuracy, leaving at most `lost` beyond the grid over the whole run.
+
+    Connect-the-dots moves a loss by ξ with E[e^{−ξ}] = 1 and variance about spacing²/6, so n of them shift a tail that
+    falls like e^{−θε} (`steepness` θ) by n (θ+1) spacing²/12. Half of the allowance goes to each of the two grids
+    (all of it where there is only one).
+    """
+    moment = run.local_steps * log_moments(q, 1.0 + steepness, run.noise_multiplier)
+    rounds = np.maximum(run.count.tilted_mean(moment), 1e-3)
+    one_grid = run.local_steps == 1 or run.count.largest == 1
+    allowed = accuracy * np.maximum(guess, ACCURACY_FLOOR) * (12.0 if one_grid else 6.0) / (steepness + 1.0)
+    widest = 0.5 / (np.maximum(steepness, tilts) + 1.0)  # the estimate needs θ · spacing below about 1
+    step_spacing = np.minimum(np.sqrt(allowed / (rounds * run.local_steps)), widest)
+    return _Grid(q, tilts, step_spacing, np.minimum(np.sqrt(allowed / rounds), widest), lost / run.steps)
+
+
+def _in_batches(solve: Callable[[_Grid], FloatArray], grid: _Grid, otherwise: float) -> FloatArray:
+    """Solve rows in batches of neighbours, which need arrays of about the same size; a column per row of the grid.
+
+    A grid that is too long is coarsened a few times; rows that stay out of reach get `otherwise`.
+    """
+    order = np.argsort(grid.q)
+    parts = [
+        _solve_coarser(solve, grid.take(order[start : start + _ROWS_AT_ONCE]), otherwise)
+        for start in range(0, order.size, _ROWS_AT_ONCE)
+    ]
+    return np.concatenate(parts, axis=1)[:, np.argsort(order)]
+
+
+def _solve_coarser(solve: Callable[[_Grid], FloatArray], batch: _Grid, otherwise: float) -> FloatArray:
+    for _ in range(_MOST_COARSENINGS):
+        try:
+            return solve(batch)
+        except GridTooLongError:
+            if batch.q.size > 1:  # one row must not spoil the others
+                single = [_solve_coarser(solve, batch.take([row]), otherwise) for row in range(batch.q.size)]
+                return np.concatenate(single, axis=1)
+            batch = batch.coarser()
+    return np.array([[otherwise], [0.0]])
+
+
+def _cells(grid: _Grid, run: Run, *, centred: bool) -> StepCells:
+    columns = widest_loss(grid.q, run.noise_multiplier, grid.lost) / grid.step_spacing
+    if columns.max() > _MOST_CELLS:
+        raise GridTooLongError(f"{columns.max():,.0f} loss cells are needed, at most {_MOST_CELLS:,} are allowed")
+    return step_cells(grid.q, run.noise_multiplier, grid.step_spacing, grid.lost, centred=centred)
+
+
+def _composed(step: LossMasses, tilts: FloatArray, grid: _Grid, run: Run, *, dominating: bool) -> TiltedLoss:
+    loss = tilt(step, tilts, _QUADRATURE_ERROR)
+    if run.local_steps > 1:
+        loss = compose(loss, ExplicitCount.exactly(run.local_steps))
+        if run.count.largest > 1:
+            loss = coarsen(loss, grid.round_spacing, pessimistic=dominating)
+    return compose(loss, run.count)
+
+
+def _both_ways(grid: _Grid, run: Run) -> list[TiltedLoss]:
+    """Dominating loss distributions of the run, removing and adding the record."""
+    cells = _cells(grid, run, centred=False)
+    steps = [pessimistic(cells, removing=removing) for removing in (True, False)]
+    return [_composed(step, grid.tilt, grid, run, dominating=True) for step in steps]
+
+
+def _weights(loss: TiltedLoss) -> FloatArray:
+    """The masses without their tilt. Overflow means a point far left of all interest: infinite, never too small."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        factor = np.exp(loss.log_mass[:, None] - loss.tilt[:, None] * loss.losses)
+        return np.where(loss.masses > 0.0, loss.masses * factor, 0.0)
+
+
+def _error_at(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
+    """The numerical error of a probability of losses above each of `losses`."""
+    with np.errstate(over="ignore"):
+        return loss.error[:, None] * np.exp(loss.log_mass[:, None] - loss.tilt[:, None] * losses)
+
+
+def _curve(loss: TiltedLoss) -> tuple[FloatArray, FloatArray]:
+    """At each grid point ℓ_i: δ(ℓ_i), errors included, and the slope Σ_{j≥i} p_j e^{ℓ_i − ℓ_j} of its left segment.
+
+    δ(ℓ_i) = Σ_{j>i} p_j (1 − e^{ℓ_i − ℓ_j}) is summed as (1 − e^{−spacing}) · Σ_{j>i} slope_j: positive terms only.
+    """
+    losses = loss.losses
+    relative = losses - losses.mean(axis=1, keepdims=True)
+    if float(relative[:, -1].max()) > _WIDEST_WINDOW / 2.0:
+        raise GridTooLongError(f"losses spread over more than {_WIDEST_WINDOW}")
+    falling = np.exp(-relative)
+    with np.errstate(over="ignore"):
+        slope = np.cumsum((_weights(loss) * falling)[:, ::-1], axis=1)[:, ::-1] / falling
+    delta = np.zeros_like(slope)
+    delta[:, :-1] = -np.expm1(-loss.spacing)[:, None] * np.cumsum(slope[:, :0:-1], axis=1)[:, ::-1]
+    return delta + _error_at(loss, losses - loss.spacing[:, None]), slope
+
+
+def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
+    """The smallest ε ≥ 0 with δ(ε) ≤ delta, infinity where the window ends before it; and how steeply δ falls there."""
+    at_points, slope = _curve(loss)
+    enough = at_points <= delta
+    index = np.argmax(enough, axis=1)
+    rows = np.arange(index.size)
+    at_index = loss.losses[rows, index]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Between two points δ is linear in e^ε: δ(ε) = δ(ℓ_i) + slope (1 − e^{ε − ℓ_i}).
+        step_back = np.log1p(-(delta - at_points[rows, index]) / slope[rows, index])
+    step_back = np.where(np.isnan(step_back), -loss.spacing, np.maximum(step_back, -loss.spacing))
+    epsilon = np.maximum(at_index + np.where(index > 0, step_back, 0.0), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fall = np.log(slope[rows, index] / slope[rows, np.minimum(index + 1, slope.shape[1] - 1)]) / loss.spacing
+    steepness = np.clip(np.where(np.isnan(fall), 0.0, fall), _LEAST_STEEPNESS, LARGEST_ORDER)
+    solved = enough[rows, index] & np.isfinite(epsilon)
+    return np.stack([np.where(solved, epsilon, np.inf), steepness])
+
+
+def _delta_at(loss: TiltedLoss, epsilon: float) -> FloatArray:
+    """δ(ε), exactly between the grid points; 1 left of the window."""
+    at_points, slope = _curve(loss)
+    index = np.ceil(epsilon / loss.spacing - loss.first).astype(np.int64)
+    inside = np.clip(index, 0, at_points.shape[1] - 1)
+    rows = np.arange(inside.size)
+    value = at_points[rows, inside] - slope[rows, inside] * np.expm1(epsilon - loss.losses[rows, inside])
+    beyond = _error_at(loss, np.full((inside.size, 1), epsilon))[:, 0]
+    return np.where(index < 0, 1.0, np.where(index >= at_points.shape[1], beyond, value))
+
+
+def _proven_epsilon(cells: StepCells, grid: _Grid, run: Run, delta: float, *, removing: bool) -> FloatArray:
+    """What the test "sum S of rounded losses above t" proves at its best t: max log((Pr[S > t] − δ) / Pr'[S > t])."""
+    own_step, other_step = rounded(cells, removing=removing)
+    own = _composed(own_step, grid.tilt, grid, run, dominating=False)
+    other = _composed(other_step, grid.tilt + 1.0, grid, run, dominating=False)
+    own_tail = np.cumsum(_weights(own)[:, ::-1], axis=1)[:, ::-1]
+    other_tail = np.cumsum(_weights(other)[:, ::-1], axis=1)[:, ::-1]
+    index = own.first[:, None] - other.first[:, None] + np.arange(own.masses.shape[1])
+    inside = np.clip(index, 0, other_tail.shape[1] - 1)
+    seen = np.take_along_axis(other_tail, inside, axis=1)
+    seen = np.where(index < 0, 1.0, np.where(index >= other_tail.shape[1], 0.0, seen))
+    seen = seen + _error_at(other, own.losses) + grid.lost * run.steps
+    with np.errstate(divide="ignore", invalid="ignore"):
+        proven = np.log(np.maximum(own_tail - _error_at(own, own.losses) - delta, 0.0) / seen)
+    return np.asarray(np.where(np.isfinite(proven), proven, 0.0).max(axis=1, initial=0.0))

@@ -1,0 +1,159 @@
+"""The curve ε*(q): the numbers of the design note, monotonicity, and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rpdp import PrivacyCurve, Schedule
+from rpdp.accounting import ACCOUNTANTS, Accountant
+from rpdp.errors import InputError
+
+MNIST: dict[str, Any] = {"noise_multiplier": 10.748, "delta": 1e-4}
+# What two upper bounds of the same accountant may differ by for numerical reasons alone.
+STATED = 1.003
+
+
+@pytest.mark.parametrize(
+    ("schedule", "pld", "rdp"),
+    [
+        (Schedule(15, 50, participation=0.5), 8.79, 9.80),
+        (Schedule(15, 50, participation=0.5, max_participations=8), 7.82, 8.55),
+        (Schedule(15, 50, participations=8), 8.11, 8.82),
+    ],
+    ids=["poisson", "capped", "exact"],
+)
+def test_numbers_of_the_design_note(schedule: Schedule, pld: float, rdp: float) -> None:
+    assert PrivacyCurve(schedule, **MNIST).epsilon(1.0) == pytest.approx(pld, abs=0.01)
+    assert PrivacyCurve(schedule, **MNIST, accountant="rdp").epsilon(1.0) == pytest.approx(rdp, abs=0.01)
+
+
+def test_cost_given_the_realised_rounds_can_exceed_the_promise() -> None:
+    curve = PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST)
+    assert curve.given(12).epsilon(1.0) == pytest.approx(10.49, abs=0.02)
+    exact = PrivacyCurve(Schedule(15, 50, participations=8), **MNIST)
+    assert exact.given(8).epsilon(0.3) == exact.epsilon(0.3)
+    assert curve.given(0).epsilon(1.0) == 0.0
+
+
+def test_cost_of_the_first_rounds_grows_to_the_whole() -> None:
+    for schedule in (Schedule(15, 50, participation=0.5), Schedule(15, 50, participations=8)):
+        curve = PrivacyCurve(schedule, **MNIST)
+        costs = [curve.after(announced).epsilon(0.2) for announced in range(16)]
+        assert costs[0] == 0.0
+        assert (np.diff(costs) > 0).all()
+        assert costs[-1] == curve.epsilon(0.2)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_monotone_in_q_within_a_call(accountant: Accountant) -> None:
+    curve = PrivacyCurve(Schedule(20, 5, participation=0.5), noise_multiplier=1.0, delta=1e-3, accountant=accountant)
+    costs = curve.epsilon(np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 400)]))
+    assert (np.diff(costs) >= 0).all()
+    assert costs[0] == 0.0
+
+
+@given(
+    rounds=st.integers(1, 60),
+    local_steps=st.integers(1, 60),
+    participation=st.floats(0.05, 1.0),
+    sigma=st.floats(0.6, 20.0),
+    q=st.floats(1e-4, 1.0),
+    accountant=st.sampled_from(ACCOUNTANTS),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_monotone_in_every_setting(
+    rounds: int,
+    local_steps: int,
+    participation: float,
+    sigma: float,
+    q: float,
+    accountant: Accountant,
+    data: st.DataObject,
+) -> None:
+    cap = data.draw(st.integers(1, rounds))
+
+    def cost(
+        rounds: int = rounds,
+        local_steps: int = local_steps,
+        participation: float = participation,
+        cap: int = cap,
+        sigma: float = sigma,
+    ) -> float:
+        schedule = Schedule(rounds, local_steps, participation=participation, max_participations=cap)
+        return PrivacyCurve(schedule, noise_multiplier=sigma, delta=1e-5, accountant=accountant).epsilon(q)
+
+    base = cost() - 1e-4
+    assert base <= cost(rounds=rounds + data.draw(st.integers(1, 20))) * STATED
+    assert base <= cost(local_steps=local_steps + data.draw(st.integers(1, 20))) * STATED
+    assert base <= cost(participation=min(1.0, participation * 1.3)) * STATED
+    assert base <= cost(cap=data.draw(st.integers(cap, rounds))) * STATED
+    assert base <= cost(sigma=sigma / data.draw(st.floats(1.01, 2.0))) * STATED
+
+
+def test_pld_never_exceeds_rdp() -> None:
+    q = np.geomspace(1e-5, 1.0, 60)
+    for schedule in (Schedule(15, 50, participation=0.5), Schedule(3, 400, participations=2)):
+        pld, rdp = (PrivacyCurve(schedule, **MNIST, accountant=name).epsilon(q) for name in ACCOUNTANTS)
+        assert (pld <= rdp * (1 + 1e-3)).all()
+
+
+def test_many_different_q_are_rounded_up_a_little() -> None:
+    curve = PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST, accountant="rdp")
+    q = np.geomspace(1e-3, 1.0, 700)
+    many, few = curve.epsilon(q), curve.epsilon(q[::50])
+    assert (many[::50] >= few * (1 - 1e-9)).all()
+    assert (many[::50] <= few * 1.005).all()
+
+
+def test_reading_a_curve_does_not_change_it() -> None:
+    schedule = Schedule(15, 50, participation=0.5)
+    fresh, used = PrivacyCurve(schedule, **MNIST), PrivacyCurve(schedule, **MNIST)
+    used.sampling_probability(np.linspace(0.02, 9.0, 300))
+    used.epsilon([0.3, 0.4])
+    budgets = np.array([0.1, 1.0, 5.0])
+    np.testing.assert_array_equal(fresh.sampling_probability(budgets), used.sampling_probability(budgets))
+    assert fresh.epsilon(0.37) == used.epsilon(0.37)
+
+
+def test_scalars_and_shapes_follow_the_argument() -> None:
+    curve = PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST, accountant="rdp")
+    assert isinstance(curve.epsilon(0.1), float)
+    assert isinstance(curve.sampling_probability(0.1), float)
+    assert curve.epsilon(np.full((2, 3), 0.1)).shape == (2, 3)
+    assert curve.epsilon([]).shape == (0,)
+    assert curve.sampling_probability([]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"noise_multiplier": -1.0}, "noise_multiplier=-1.0"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier=0.0"),
+        ({"noise_multiplier": 1e9}, "noise_multiplier=1000000000.0"),
+        ({"noise_multiplier": float("nan")}, "noise_multiplier=nan"),
+        ({"delta": 0.0}, "delta=0.0"),
+        ({"delta": 1.0}, "delta=1.0"),
+        ({"accountant": "gdp"}, "accountant='gdp'"),
+    ],
+)
+def test_wrong_settings_are_named(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        PrivacyCurve(Schedule(15, 50, participation=0.5), **{**MNIST, **change})
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.1, float("nan"), [0.1, float("inf")]])
+def test_wrong_probabilities_are_refused(q: Any) -> None:
+    with pytest.raises(InputError, match="must lie between 0 and 1"):
+        PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST).epsilon(q)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, float("nan")])
+def test_wrong_budgets_are_refused(epsilon: float) -> None:
+    with pytest.raises(InputError, match="epsilon="):
+        PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST).sampling_probability(epsilon)

@@ -1,0 +1,206 @@
+"""Reading and writing budget files: CSV or Parquet, all of it or nothing, with errors that name the line."""
+
+from __future__ import annotations
+
+import csv
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+
+from rpdp.budgets.validation import LINES, NO_RECORDS, ROWS, Place
+from rpdp.errors import BudgetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+COLUMN_TYPES = {"record": pa.string(), "epsilon": pa.float64(), "delta": pa.float64(), "subject": pa.string()}
+REQUIRED = ("record", "epsilon")
+NUMBERS = ("epsilon", "delta")
+
+_EXPECTED = "expected the header record,epsilon and, if wanted, delta and subject"
+_SAVE_AS_UTF8 = "save it as CSV in UTF-8"
+
+
+def read_columns(path: str | Path) -> tuple[dict[str, Any], Place]:
+    """The columns of a budget file, checked for header and types, and how its rows are called."""
+    path = Path(path)
+    kind = check_ending(path)
+    if path.is_dir():
+        raise BudgetError(f"{path}: is a directory; name the file in it")
+    if not path.exists():
+        raise BudgetError(f"{path}: no such file")
+    try:
+        if path.stat().st_size == 0:
+            raise BudgetError(f"{path}: the file is empty; {_EXPECTED}")
+        table = _read_parquet(path) if kind == ".parquet" else _read_csv(path)
+    except OSError as error:
+        raise BudgetError(f"{path}: cannot be read: {error.strerror or error}") from None
+    # A missing number becomes NaN, which the table refuses by its place.
+    columns = {
+        name: table.column(name).to_numpy() if name in NUMBERS else table.column(name) for name in table.column_names
+    }
+    return columns, ROWS if kind == ".parquet" else LINES
+
+
+def write_columns(path: str | Path, columns: Mapping[str, pa.ChunkedArray]) -> None:
+    """Write CSV or Parquet, by the ending of the name; an older file is replaced only when all is written."""
+    path = Path(path)
+    kind = check_ending(path)
+    table = pa.table(dict(columns))
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        if kind == ".parquet":
+            pa_parquet.write_table(table, unfinished)
+        else:
+            _write_csv(table, unfinished)
+        unfinished.replace(path)
+    except OSError as error:
+        raise BudgetError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def check_ending(path: Path) -> str:
+    """The ending of a budget file's name in lower case: .csv or .parquet."""
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
+        raise BudgetError(f"{path}: the name of a budget file must end in .csv or .parquet")
+    return kind
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    for name in names:
+        if name not in COLUMN_TYPES:
+            raise BudgetError(f"{path}: unknown column {name!r}{_hint(name)}; {_EXPECTED}")
+        if names.count(name) > 1:
+            raise BudgetError(f"{path}: column {name!r} occurs twice in the header; {_EXPECTED}")
+    for name in REQUIRED:
+        if name not in names:
+            raise BudgetError(f"{path}: column {name!r} is missing; {_EXPECTED}")
+
+
+def _hint(name: str) -> str:
+    for separator, spoken in ((";", "semicolons"), ("\t", "tabs")):
+        if separator in name:
+            return f" (fields seem to be separated by {spoken}; use commas)"
+    close = get_close_matches(name.strip().lower(), COLUMN_TYPES, n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        file = pa_parquet.ParquetFile(path)
+        _check_header(path, file.schema_arrow.names)
+        for field in file.schema_arrow:
+            _check_type(path, field.name, field.type)
+        table = file.read()
+        return table.cast(pa.schema([(name, COLUMN_TYPES[name]) for name in table.column_names]))
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise BudgetError(f"{path}: not a readable Parquet file of budgets: {error}") from None
+
+
+def _check_type(path: Path, name: str, kind: pa.DataType) -> None:
+    """Whole numbers pass as ids; text never passes as a number."""
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    number = pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_decimal(inner)
+    text = pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner)
+    if name in NUMBERS and not number:
+        raise BudgetError(f"{path}: column {name!r} must hold numbers, it holds {kind}")
+    if name not in NUMBERS and not (text or pa.types.is_integer(inner)):
+        raise BudgetError(f"{path}: column {name!r} must hold text or whole numbers, it holds {kind}")
+
+
+def _read_csv(path: Path) -> pa.Table:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        names = next(_rows(file.readline().splitlines()), (1, []))[1]
+    if any(_not_text(name) for name in names):
+        raise BudgetError(f"{path}: this is not a text file in UTF-8; {_SAVE_AS_UTF8}")
+    _check_header(path, names)
+    try:
+        table = pa_csv.read_csv(
+            path,
+            parse_options=pa_csv.ParseOptions(ignore_empty_lines=False),
+            convert_options=pa_csv.ConvertOptions(column_types=COLUMN_TYPES, strings_can_be_null=False),
+        )
+    except pa.ArrowInvalid as error:
+        raise BudgetError(f"{path}: {_first_bad_line(path) or error}") from None
+    for name in ("record", "subject"):
+        if name in table.column_names and _first_line_break(table.column(name)) is not None:
+            raise BudgetError(f"{path}: {_first_bad_line(path)}")
+    return table
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    texts = [table.column(name) for name in table.column_names if name not in NUMBERS]
+    if any(_first_line_break(column) is not None for column in texts):
+        raise BudgetError(f"{path}: an id holds a line break, which a CSV cannot keep apart; write .parquet instead")
+    plain = not any(pc.any(pc.match_substring_regex(column, '[",]')).as_py() for column in texts)
+    style = "none" if plain else "needed"
+    with path.open("wb") as file:
+        file.write((",".join(table.column_names) + "\n").encode())
+        pa_csv.write_csv(table, file, pa_csv.WriteOptions(include_header=False, quoting_style=style))
+
+
+def _first_line_break(texts: pa.ChunkedArray) -> int | None:
+    row = int(pc.index(pc.match_substring_regex(texts, "[\r\n]"), pa.scalar(True)).as_py())
+    return row if row >= 0 else None
+
+
+def _first_bad_line(path: Path) -> str | None:
+    """The first line that does not fit, with its number; only called when something is known to be wrong."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = _rows(file)
+        _, names = next(rows)
+        line = 1
+        try:
+            for line, fields in rows:
+                problem = _problem(names, fields)
+                if problem:
+                    return f"line {line}: {problem}"
+        except csv.Error as error:
+            return f"after line {line}: {error}"
+    return NO_RECORDS if line == 1 else None
+
+
+def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV with the line on which each begins."""
+    reader = csv.reader(lines)
+    begins = 1
+    for fields in reader:
+        yield begins, fields
+        begins = reader.line_num + 1
+
+
+def _problem(names: list[str], fields: list[str]) -> str | None:
+    if not fields:
+        return "the line is empty; remove it"
+    if any(_not_text(field) for field in fields):
+        return f"not text in UTF-8; {_SAVE_AS_UTF8}"
+    if any("\n" in field or "\r" in field for field in fields):
+        return "a field goes on in the next line (is a quote left open?); ids must not hold line breaks"
+    if len(fields) != len(names):
+        advice = "; write decimals with a point, and ids with commas in quotes" if len(fields) > len(names) else ""
+        found = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+        return f"{found} where the header names {len(names)}: {','.join(fields)!r}{advice}"
+    for name, text in zip(names, fields, strict=True):
+        if name in NUMBERS and text and not _is_number(text):
+            return f"{name} is {text!r}, which is not a number; write it like 0.5 or 1e-5"
+    return None
+
+
+def _not_text(field: str) -> bool:
+    """Whether bytes of a field were not UTF-8 (they came as lone surrogates), or a zero byte tells of a binary file."""
+    return any(character == "\0" or "\ud800" <= character <= "\udfff" for character in field)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.isascii() and "_" not in text

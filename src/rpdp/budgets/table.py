@@ -1,0 +1,185 @@
+"""The budgets of a silo's records: what each one allows, for life.
+
+A table has one row per record: a stable id, ε and, if wanted, a lifetime δ and a subject (the person behind the
+record). It is checked as a whole when it is made: a table that exists can be trusted, and nothing is ever half-read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rpdp.budgets import validation
+from rpdp.budgets.files import read_columns, write_columns
+from rpdp.budgets.validation import ROWS, Place
+from rpdp.checks import require_delta
+from rpdp.errors import BudgetError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Texts: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
+
+
+@dataclass(frozen=True)
+class RecordBudgets:
+    """What each record allows after its subject's budget was split: arrays in the order of the table."""
+
+    epsilon: NDArray[np.float64]
+    delta: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class BudgetTable:
+    """Ids with their ε and, optionally, lifetime δ and subject.
+
+    With a `subject` column, ε and δ are the *subject's*, the same in all of its rows. A subject with k records gets
+    ε/k for each, and δ (e^{ε/k} − 1)/(e^ε − 1), so that by group composition the promise (ε, δ) holds for the subject
+    as a whole, within this silo. Subjects with records in several silos are not covered by this.
+
+    >>> table = BudgetTable(["a", "b", "c"], [1.0, 2.0, 2.0], delta=[1e-3] * 3, subjects=["p", "q", "q"])
+    >>> table.per_record().epsilon
+    array([1., 1., 1.])
+    """
+
+    ids: pa.ChunkedArray
+    epsilon: NDArray[np.float64]
+    delta: NDArray[np.float64] | None
+    subjects: pa.ChunkedArray | None
+
+    def __init__(
+        self, ids: Texts, epsilon: ArrayLike, *, delta: ArrayLike | None = None, subjects: Texts | None = None
+    ) -> None:
+        self._fill(ids, epsilon, delta, subjects, ROWS)
+
+    @classmethod
+    def read(cls, path: str | Path) -> BudgetTable:
+        """From CSV or Parquet with the columns record, epsilon and, if wanted, delta and subject."""
+        columns, place = read_columns(path)
+        table = cls.__new__(cls)
+        try:
+            table._fill(columns["record"], columns["epsilon"], columns.get("delta"), columns.get("subject"), place)
+        except BudgetError as error:
+            raise BudgetError(f"{path}: {error}") from None
+        return table
+
+    def _fill(
+        self, ids: Texts, epsilon: ArrayLike, delta: ArrayLike | None, subjects: Texts | None, place: Place
+    ) -> None:
+        """Take over what was given, and check all of it."""
+        give = object.__setattr__
+        give(self, "ids", _strings("record", ids))
+        give(self, "epsilon", _frozen("epsilon", epsilon))
+        give(self, "delta", None if delta is None else _frozen("delta", delta))
+        give(self, "subjects", None if subjects is None else _strings("subject", subjects))
+        _check_lengths(self)
+        validation.check_ids(self.ids, place)
+        validation.check_epsilon(self.epsilon, self.ids, place)
+        numbers = {"epsilon": self.epsilon}
+        if self.delta is not None:
+            validation.check_delta(self.delta, self.ids, place)
+            numbers["delta"] = self.delta
+        if self.subjects is not None:
+            validation.check_subjects_named(self.subjects, place)
+            validation.check_subjects_agree(self.subjects, self._subject_codes(), numbers, place)
+
+    def write(self, path: str | Path) -> None:
+        """To CSV or Parquet, by the ending of the name."""
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            "record": self.ids,
+            "epsilon": pa.array(self.epsilon),
+        }
+        if self.delta is not None:
+            columns["delta"] = pa.array(self.delta)
+        if self.subjects is not None:
+            columns["subject"] = self.subjects
+        write_columns(path, columns)
+
+    def __len__(self) -> int:
+        return len(self.epsilon)
+
+    def __repr__(self) -> str:
+        return f"BudgetTable({len(self):,} records, ε {self.epsilon.min():g} … {self.epsilon.max():g})"
+
+    def position(self, record: str) -> int:
+        """The row of a record."""
+        row = int(pc.index(self.ids, pa.scalar(str(record), self.ids.type)).as_py())
+        if row < 0:
+            raise BudgetError(f"no record {record!r} among {len(self):,}; ids are compared exactly")
+        return row
+
+    def subject_sizes(self) -> NDArray[np.int64]:
+        """How many records the subject of each record has."""
+        if self.subjects is None:
+            return np.ones(len(self), dtype=np.int64)
+        codes = self._subject_codes()
+        return np.bincount(codes)[codes]
+
+    def per_record(self, lifetime_delta: float | None = None) -> RecordBudgets:
+        """What each record allows by itself; `lifetime_delta` stands in for a missing δ column."""
+        delta = self.delta
+        if lifetime_delta is not None:
+            require_delta("lifetime_delta", lifetime_delta)
+            delta = np.full(len(self), lifetime_delta) if delta is None else delta
+        if self.subjects is None:
+            return RecordBudgets(self.epsilon, delta)
+        sizes = self.subject_sizes()
+        share = self.epsilon / sizes
+        if delta is not None:
+            # Group composition of k records at (ε/k, δ'): δ = δ' (1 + e^{ε/k} + … + e^{(k−1)ε/k}). Solved for δ' and
+            # written with falling exponentials only, which cannot overflow.
+            delta = delta * np.exp(share - self.epsilon) * np.expm1(-share) / np.expm1(-self.epsilon)
+        return RecordBudgets(share, delta)
+
+    def _subject_codes(self) -> NDArray[np.int64]:
+        assert self.subjects is not None
+        encoded = pc.dictionary_encode(self.subjects.combine_chunks())
+        return np.asarray(encoded.indices, dtype=np.int64)
+
+
+def _frozen(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """A copy of its own, so that nobody can change a number after it was checked."""
+    try:
+        array = np.array(values, dtype=np.float64, ndmin=1)
+    except (TypeError, ValueError) as error:
+        raise BudgetError(f"{name} must be a list of numbers: {error}") from None
+    if array.ndim != 1:
+        raise BudgetError(f"{name} must be a list of numbers, got an array of shape {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
+def _strings(name: str, values: Texts) -> pa.ChunkedArray:
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        wrong = values if isinstance(values, str) else _first_other_than_text(values)
+        if wrong is not None:
+            raise BudgetError(f"{name} ids must be a list of texts, got {wrong!r}")
+        try:
+            values = pa.array(values, type=pa.string())
+        except UnicodeEncodeError as error:
+            raise BudgetError(f"{name} ids must be valid Unicode: {error}") from None
+    if isinstance(values, pa.Array):
+        values = pa.chunked_array([values])
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        raise BudgetError(f"{name} ids must be text, got {values.type}")
+    return values
+
+
+def _first_other_than_text(values: Sequence[object]) -> object:
+    return next((value for value in values if value is not None and not isinstance(value, str)), None)
+
+
+def _check_lengths(table: BudgetTable) -> None:
+    if len(table.epsilon) == 0:
+        raise BudgetError(validation.NO_RECORDS)
+    columns = {"record": table.ids, "delta": table.delta, "subject": table.subjects}
+    for name, column in columns.items():
+        if column is not None and len(column) != len(table.epsilon):
+            raise BudgetError(f"{len(column):,} values of {name} for {len(table.epsilon):,} of epsilon")

@@ -1,0 +1,38 @@
+"""From budgets to probabilities: estimators, the public and the silo plan, the noise/sampling frontier."""
+
+from __future__ import annotations
+
+from rpdp.planning.estimators import (
+    AUTHORS_CANDIDATES,
+    ESTIMATORS,
+    CurveFit,
+    Estimate,
+    Estimator,
+    binary_search,
+    certified,
+    fit_curve,
+    scf,
+)
+from rpdp.planning.frontier import FrontierPoint, frontier, knee
+from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
+from rpdp.planning.silo_plan import Group, SiloPlan, Status
+
+__all__ = [
+    "AUTHORS_CANDIDATES",
+    "ESTIMATORS",
+    "TUNED_ON_BUDGETS",
+    "CurveFit",
+    "Estimate",
+    "Estimator",
+    "FrontierPoint",
+    "Group",
+    "PublicPlan",
+    "SiloPlan",
+    "Status",
+    "binary_search",
+    "certified",
+    "fit_curve",
+    "frontier",
+    "knee",
+    "scf",
+]

@@ -1,0 +1,71 @@
+"""The step from a public plan and a silo's budgets to the silo's own plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.checks import require_delta
+from rpdp.errors import PrivacyRefusal
+from rpdp.planning.estimators import estimator_named
+from rpdp.planning.silo_plan import SiloPlan, Status
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpdp.budgets import BudgetTable
+    from rpdp.planning.estimators import Estimate
+    from rpdp.planning.public_plan import PublicPlan
+
+
+def assign(public: PublicPlan, budgets: BudgetTable, *, estimator: str, lifetime_delta: float | None) -> SiloPlan:
+    """A `SiloPlan` in which every record's cost is within its budget; see `PublicPlan.assign`."""
+    if lifetime_delta is not None:
+        require_delta("lifetime_delta", lifetime_delta)
+    allowed = budgets.per_record(_delta_of_subjects(public, budgets, lifetime_delta))
+    delta_short = (
+        np.zeros(len(budgets), dtype=bool)
+        if allowed.delta is None
+        else allowed.delta < public.delta * (1.0 - 1e-12)  # a δ that went through a file and back
+    )
+    usable = np.where(delta_short, 0.0, allowed.epsilon) if delta_short.any() else allowed.epsilon
+    estimate = estimator_named(estimator)(public.curve, usable)
+    _recheck(estimate, usable)
+    return SiloPlan(
+        public=public,
+        ids=budgets.ids,
+        budget=allowed.epsilon,
+        q=estimate.q,
+        cost=estimate.cost,
+        active_rounds=estimate.active_rounds,
+        status=_status(estimate, delta_short),
+        estimator=estimator,
+        facts=dict(estimate.facts),
+    )
+
+
+def _delta_of_subjects(public: PublicPlan, budgets: BudgetTable, lifetime_delta: float | None) -> float | None:
+    """Without any δ, subjects are promised the plan's own; by group composition those with several records sit out."""
+    if lifetime_delta is None and budgets.delta is None and budgets.subjects is not None:
+        return public.delta
+    return lifetime_delta
+
+
+def _recheck(estimate: Estimate, budgets: NDArray[np.float64]) -> None:
+    """The promise, checked once more whatever the estimator did."""
+    over = np.flatnonzero(~(estimate.cost <= budgets))
+    out_of_range = np.flatnonzero(~((estimate.q >= 0.0) & (estimate.q <= 1.0)))
+    if over.size or out_of_range.size:
+        raise PrivacyRefusal(
+            f"the estimator returned {over.size:,} costs above their budget and {out_of_range.size:,} probabilities "
+            "outside [0, 1]; no plan was made. This is a defect: please report it"
+        )
+
+
+def _status(estimate: Estimate, delta_short: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    status = np.full(estimate.q.shape, Status.SAMPLED, dtype=np.uint8)
+    status[estimate.q >= 1.0] = Status.ALWAYS
+    status[estimate.q <= 0.0] = Status.BUDGET_TOO_SMALL
+    status[delta_short] = Status.DELTA_TOO_SMALL
+    return status

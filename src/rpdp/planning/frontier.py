@@ -1,0 +1,75 @@
+"""The trade-off between sampling and noise: what a larger σ buys and what it costs.
+
+More noise lets every record be drawn more often at the same price. The frontier lists, for a range of σ, the expected
+batch, the compute, and the signal-to-noise ratio Σq/σ, and marks the knee: where more compute stops buying much signal.
+Its input should be a *declared* distribution and a nominal size; a σ chosen from real budgets is not covered by
+the promise, and a plan made so carries a note.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.accounting import Accountant, PrivacyCurve, Schedule
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """One σ and what it means for a silo."""
+
+    noise_multiplier: float
+    largest_cost: float
+    """The cost at q = 1: budgets above it are not used up."""
+
+    expected_batch: float
+    gradients_per_round: float
+    signal_to_noise: float
+    left_out: int
+    in_every_batch: int
+
+
+def frontier(
+    schedule: Schedule,
+    budgets: NDArray[np.float64],
+    *,
+    delta: float,
+    noise_multipliers: Sequence[float],
+    accountant: Accountant = "pld",
+) -> Iterator[FrontierPoint]:
+    """One point per σ, as they are computed."""
+    if len(noise_multipliers) == 0:
+        raise InputError("give at least one noise multiplier")
+    levels, counts = np.unique(np.asarray(budgets, dtype=np.float64), return_counts=True)
+    for sigma in noise_multipliers:
+        curve = PrivacyCurve(schedule, noise_multiplier=sigma, delta=delta, accountant=accountant)
+        q = curve.sampling_probability(levels)
+        batch = float(q @ counts)
+        yield FrontierPoint(
+            noise_multiplier=float(sigma),
+            largest_cost=curve.largest_cost,
+            expected_batch=batch,
+            gradients_per_round=batch * schedule.local_steps,
+            signal_to_noise=batch / float(sigma),
+            left_out=int(counts[q == 0.0].sum()),
+            in_every_batch=int(counts[q == 1.0].sum()),
+        )
+
+
+def knee(points: Sequence[FrontierPoint]) -> int:
+    """The index of the point that stands furthest above the line from least to most compute (signal over compute)."""
+    compute = np.log([max(point.gradients_per_round, 1e-9) for point in points])
+    signal = np.array([point.signal_to_noise for point in points])
+    if len(points) < 3 or np.ptp(compute) == 0.0 or np.ptp(signal) == 0.0:
+        return int(np.argmax(signal))
+    across = (compute - compute.min()) / np.ptp(compute)
+    up = (signal - signal.min()) / np.ptp(signal)
+    return int(np.argmax(up - across))

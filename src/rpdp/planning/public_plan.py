@@ -1,0 +1,165 @@
+"""The public plan: the contract between server and silos, and nothing that comes from a record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from rpdp.accounting import ACCOUNTANTS, Accountant, PrivacyCurve, Schedule
+from rpdp.checks import require_delta, require_number, require_positive
+from rpdp.errors import InputError, PlanError, TamperedPlanError
+from rpdp.planning.assignment import assign
+
+if TYPE_CHECKING:
+    from rpdp.budgets import BudgetTable
+    from rpdp.planning.silo_plan import SiloPlan
+
+FORMAT = "rpdp-public-plan/1"
+
+TUNED_ON_BUDGETS = (
+    "not covered: a public setting of this plan was chosen by looking at real budgets; what that choice reveals about "
+    "them is outside the promise"
+)
+
+
+@dataclass(frozen=True)
+class PublicPlan:
+    """Every setting of a run that server and silos must agree on. Frozen; its fingerprint covers all of it.
+
+    Args:
+        schedule: rounds, local steps and the law of participation.
+        noise_multiplier: σ, the standard deviation of the noise over the clip norm.
+        delta: δ of the run, common to all records.
+        clip_norm: L, the largest influence of one record on one step.
+        normaliser: B, the public divisor of the noisy sum; from declared sizes, never from a batch.
+        weights: the silos' weights in the average: one number for all, or a mapping by silo; from declared sizes.
+        accountant: "pld" (default) or "rdp".
+        model_fingerprint: hash of the model's architecture, if it is fixed already.
+        notes: what this plan's promise does not cover, in words.
+
+    >>> plan = PublicPlan(Schedule(15, 50, participations=8), noise_multiplier=10.0, delta=1e-4, clip_norm=1.0,
+    ...                   normaliser=64, weights=1.0)
+    >>> PublicPlan.from_json(plan.to_json()) == plan
+    True
+    """
+
+    schedule: Schedule
+    _: KW_ONLY
+    noise_multiplier: float
+    delta: float
+    clip_norm: float
+    normaliser: float
+    weights: float | Mapping[str, float]
+    accountant: Accountant = "pld"
+    model_fingerprint: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schedule, Schedule):
+            raise InputError(f"schedule={self.schedule!r} must be a rpdp.Schedule")
+        for name in ("noise_multiplier", "clip_norm", "normaliser"):
+            object.__setattr__(self, name, require_positive(name, getattr(self, name)))
+        object.__setattr__(self, "delta", require_delta("delta", self.delta))
+        object.__setattr__(self, "weights", _checked_weights(self.weights))
+        if self.accountant not in ACCOUNTANTS:
+            raise InputError(f"accountant={self.accountant!r} must be one of {', '.join(ACCOUNTANTS)}")
+        object.__setattr__(self, "notes", tuple(self.notes))
+
+    @cached_property
+    def curve(self) -> PrivacyCurve:
+        """What this plan costs a record, as a function of its sampling probability."""
+        return PrivacyCurve(
+            self.schedule,
+            noise_multiplier=self.noise_multiplier,
+            delta=self.delta,
+            accountant=self.accountant,
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over every public setting."""
+        return hashlib.sha256(_canonical(self._settings()).encode()).hexdigest()
+
+    def assign(
+        self, budgets: BudgetTable, *, estimator: str = "certified", lifetime_delta: float | None = None
+    ) -> SiloPlan:
+        """A sampling probability for every record, made inside the silo and never over budget.
+
+        `lifetime_delta` is the silo policy's δ for records without a δ of their own; a record whose δ is below the
+        plan's sits this run out.
+        """
+        return assign(self, budgets, estimator=estimator, lifetime_delta=lifetime_delta)
+
+    def with_note(self, note: str) -> PublicPlan:
+        """The same plan with one more remark on what it does not cover."""
+        return replace(self, notes=(*self.notes, note))
+
+    def to_json(self) -> str:
+        """All settings and the fingerprint."""
+        return json.dumps({**self._settings(), "fingerprint": self.fingerprint}, indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> PublicPlan:
+        """Read a plan back; refuses one whose settings do not match its fingerprint."""
+        try:
+            values = json.loads(text)
+            claimed = values.pop("fingerprint")
+            if values.pop("format") != FORMAT:
+                raise PlanError(f"this is not a plan of format {FORMAT}")
+            schedule = Schedule(**values.pop("schedule"))
+            plan = cls(schedule, **{**values, "notes": tuple(values["notes"])})
+        except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+            raise PlanError(f"not a public plan: {type(error).__name__}: {error}") from None
+        if plan.fingerprint != claimed:
+            raise TamperedPlanError(
+                f"the plan was altered: its settings hash to {plan.fingerprint[:12]}…, it claims {str(claimed)[:12]}…; "
+                "ask its author for the original"
+            )
+        return plan
+
+    def write(self, path: str | Path) -> None:
+        """To a JSON file."""
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str | Path) -> PublicPlan:
+        """From a JSON file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(f"{path}: cannot be read: {error}") from None
+        return cls.from_json(text)
+
+    def _settings(self) -> dict[str, Any]:
+        weights = dict(self.weights) if isinstance(self.weights, Mapping) else self.weights
+        return {
+            "format": FORMAT,
+            "schedule": asdict(self.schedule),
+            "noise_multiplier": self.noise_multiplier,
+            "delta": self.delta,
+            "clip_norm": self.clip_norm,
+            "normaliser": self.normaliser,
+            "weights": weights,
+            "accountant": self.accountant,
+            "model_fingerprint": self.model_fingerprint,
+            "notes": list(self.notes),
+        }
+
+
+def _canonical(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _checked_weights(weights: float | Mapping[str, float]) -> float | Mapping[str, float]:
+    if not isinstance(weights, Mapping):
+        return require_positive("weights", weights)
+    checked = {str(silo): require_number(f"weights[{silo!r}]", value) for silo, value in sorted(weights.items())}
+    if not checked or min(checked.values()) < 0.0 or sum(checked.values()) <= 0.0:
+        raise InputError(f"weights={dict(weights)} must not be negative and must not all be 0")
+    return MappingProxyType(checked)

@@ -1,0 +1,254 @@
+"""The silo plan: the sampling probability of every record. Made inside a silo; it never leaves it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pa_parquet
+
+from rpdp.errors import PlanError, TamperedPlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rpdp.planning.public_plan import PublicPlan
+
+FORMAT = "rpdp-silo-plan/1"
+_MOST_GROUPS = 10
+_META = b"rpdp"
+
+
+class Status(IntEnum):
+    """Why a record has the probability that it has."""
+
+    SAMPLED = 0
+    ALWAYS = 1
+    BUDGET_TOO_SMALL = 2
+    DELTA_TOO_SMALL = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records with the same or neighbouring budgets, and their part in the training."""
+
+    low: float
+    high: float
+    records: int
+    mean_q: float
+    share_of_records: float
+    share_of_batch: float
+    left_out: int
+
+
+@dataclass(frozen=True, eq=False)
+class SiloPlan:
+    """For every record: budget, sampling probability q, the cost that is reserved, and the rounds it is active in.
+
+    Arrays are in the order of the budget table. `budget` is per record (a subject's budget already split).
+    """
+
+    public: PublicPlan
+    ids: pa.ChunkedArray
+    budget: NDArray[np.float64]
+    q: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    active_rounds: NDArray[np.int32]
+    status: NDArray[np.uint8]
+    estimator: str
+    facts: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        for array in (self.budget, self.q, self.cost, self.active_rounds, self.status):
+            array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+    @property
+    def slack(self) -> NDArray[np.float64]:
+        """What each budget leaves unused: budget − cost."""
+        return self.budget - self.cost
+
+    @property
+    def expected_batch(self) -> float:
+        """Σq: how many records a step draws on average. Stays in the silo."""
+        return float(self.q.sum())
+
+    @property
+    def signal_to_noise(self) -> float:
+        """Σq/σ: records per step for each unit of noise."""
+        return self.expected_batch / self.public.noise_multiplier
+
+    @property
+    def left_out(self) -> int:
+        """Records that are never drawn."""
+        return int((self.q == 0.0).sum())
+
+    def groups(self) -> list[Group]:
+        """Up to ten groups by budget: one per level if there are few, else bands of the logarithm of ε."""
+        levels = np.unique(self.budget[: min(len(self), 100_000)])
+        if levels.size <= _MOST_GROUPS and np.isin(self.budget, levels).all():
+            edges = np.append(levels, np.inf)
+        else:
+            low, high = float(self.budget.min()), float(self.budget.max())
+            edges = np.append(np.geomspace(low, high, _MOST_GROUPS + 1)[:-1], np.inf)
+        index = np.searchsorted(edges, self.budget, side="right") - 1
+        return [self._group(np.flatnonzero(index == i)) for i in range(len(edges) - 1) if (index == i).any()]
+
+    def _group(self, rows: NDArray[np.int64]) -> Group:
+        total = self.expected_batch
+        return Group(
+            low=float(self.budget[rows].min()),
+            high=float(self.budget[rows].max()),
+            records=rows.size,
+            mean_q=float(self.q[rows].mean()),
+            share_of_records=rows.size / len(self),
+            share_of_batch=float(self.q[rows].sum()) / total if total > 0 else 0.0,
+            left_out=int((self.q[rows] == 0.0).sum()),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The plan in numbers, for machines and for the table that people read. Stays in the silo."""
+        drawn = self.q > 0.0
+        expected_draws = self.q * self.public.schedule.expected_participations * self.public.schedule.local_steps
+        return {
+            "records": len(self),
+            "estimator": self.estimator,
+            "facts": dict(self.facts),
+            "expected_batch": self.expected_batch,
+            "signal_to_noise": self.signal_to_noise,
+            "left_out": self.left_out,
+            "left_out_budget_too_small": int((self.status == Status.BUDGET_TOO_SMALL).sum()),
+            "left_out_delta_too_small": int((self.status == Status.DELTA_TOO_SMALL).sum()),
+            "in_every_batch": int((self.status == Status.ALWAYS).sum()),
+            "rarely_drawn": int((drawn & (expected_draws < 1.0)).sum()),
+            "largest_share_of_budget_used": float(np.max(self.cost / self.budget)),
+            "mean_share_of_budget_used": float(np.mean(self.cost / self.budget)),
+            "groups": [vars(group) for group in self.groups()],
+        }
+
+    def explain(self, record: str) -> str:
+        """A record's place in this plan, in plain words."""
+        row = int(pc.index(self.ids, pa.scalar(record, self.ids.type)).as_py())
+        if row < 0:
+            raise PlanError(f"no record {record!r} in this plan of {len(self):,} records")
+        return _explanation(self, record, row)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the public plan and every column."""
+        digest = hashlib.sha256(f"{FORMAT}\n{self.public.fingerprint}\n{self.estimator}\n".encode())
+        digest.update(_digest_of_strings(self.ids))
+        for array in (self.budget, self.q, self.cost, self.active_rounds, self.status):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def write(self, path: str | Path) -> None:
+        """To Parquet, with the public plan and the fingerprint inside."""
+        meta = {
+            "format": FORMAT,
+            "public": self.public.to_json(),
+            "estimator": self.estimator,
+            "facts": dict(self.facts),
+            "fingerprint": self.fingerprint,
+        }
+        table = pa.table(
+            {
+                "record": self.ids,
+                "budget": self.budget,
+                "q": self.q,
+                "cost": self.cost,
+                "active_rounds": self.active_rounds,
+                "status": self.status,
+            }
+        ).replace_schema_metadata({_META: json.dumps(meta).encode()})
+        pa_parquet.write_table(table, path)
+
+    @classmethod
+    def read(cls, path: str | Path) -> SiloPlan:
+        """From Parquet; refuses a plan that does not match its fingerprint."""
+        from rpdp.planning.public_plan import PublicPlan
+
+        try:
+            table = pa_parquet.read_table(path)
+            meta = json.loads((table.schema.metadata or {})[_META])
+            plan = cls(
+                public=PublicPlan.from_json(meta["public"]),
+                ids=table.column("record"),
+                budget=table.column("budget").to_numpy().copy(),
+                q=table.column("q").to_numpy().copy(),
+                cost=table.column("cost").to_numpy().copy(),
+                active_rounds=table.column("active_rounds").to_numpy().copy(),
+                status=table.column("status").to_numpy().copy(),
+                estimator=meta["estimator"],
+                facts=meta["facts"],
+            )
+        except (pa.ArrowInvalid, OSError, KeyError, json.JSONDecodeError) as error:
+            raise PlanError(f"{path}: not a silo plan: {type(error).__name__}: {error}") from None
+        if plan.fingerprint != meta["fingerprint"]:
+            raise TamperedPlanError(f"{path}: the silo plan was altered; make it again from the budgets")
+        return plan
+
+
+def _digest_of_strings(ids: pa.ChunkedArray) -> bytes:
+    """A hash of the texts in their order, however they are split into chunks."""
+    lengths, texts = hashlib.sha256(), hashlib.sha256()
+    for chunk in ids.cast(pa.large_string()).chunks:
+        _, offset_buffer, data = chunk.buffers()
+        offsets = np.frombuffer(offset_buffer, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
+        lengths.update(np.diff(offsets).data)
+        texts.update(memoryview(data or b"")[offsets[0] : offsets[-1]])
+    return lengths.digest() + texts.digest()
+
+
+def _explanation(plan: SiloPlan, record: str, row: int) -> str:
+    public, schedule = plan.public, plan.public.schedule
+    budget, q, cost = float(plan.budget[row]), float(plan.q[row]), float(plan.cost[row])
+    opening = f"Record {record} allows ε = {budget:.4g}."
+    status = Status(int(plan.status[row]))
+    if status is Status.DELTA_TOO_SMALL:
+        return (
+            f"{opening} It sits this run out: its δ (of a subject with many records: its part, by group composition) "
+            f"is below the run's δ = {public.delta:g}. A run with a smaller δ, or a larger lifetime δ, would let it in."
+        )
+    if status is Status.BUDGET_TOO_SMALL:
+        return (
+            f"{opening} It sits this run out: even the smallest sampling probability would cost more over "
+            f"{schedule.describe()} at σ = {public.noise_multiplier:.4g}. Fewer rounds or more noise would let it in."
+        )
+    draws = q * schedule.expected_participations * schedule.local_steps
+    active = int(plan.active_rounds[row])
+    realised = _given_realised(plan, q, active)
+    chance = "It is in every batch" if q >= 1.0 else f"It is drawn into each local step with probability {q:.4g}"
+    rounds = "" if active == schedule.rounds else f" It is active in the first {active} of {schedule.rounds} rounds."
+    return (
+        f"{opening} {chance}, about {draws:.3g} times in {schedule.describe()}. That reserves ε = {cost:.4g} "
+        f"({cost / budget:.1%} of its budget) at δ = {public.delta:g} by the {public.accountant} accountant.{rounds}"
+        f"{realised} Whoever sees all updates can tell whether this record was there with an advantage of at most "
+        f"{public.curve.advantage(q):.1%} over guessing."
+    )
+
+
+def _given_realised(plan: SiloPlan, q: float, active: int) -> str:
+    """The cost given a realised number of rounds, labelled; nothing where the number is fixed."""
+    schedule = plan.public.schedule
+    if schedule.participations is not None or schedule.participation == 1.0:
+        return ""
+    count = schedule.count(active)
+    often = int(np.searchsorted(np.cumsum(count.probabilities()), 0.95))
+    given = plan.public.curve.given(often).epsilon(q)
+    return (
+        f" The promise averages over how often the silo takes part; given that it joined {often} rounds (95 % of runs "
+        f"join no more), the cost would be ε = {given:.4g}."
+    )

@@ -1,0 +1,228 @@
+"""Public and silo plans: frozen, fingerprinted, refused when altered; who takes part and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
+from rpdp.errors import InputError, PlanError, PrivacyRefusal, TamperedPlanError
+from rpdp.planning import ESTIMATORS, TUNED_ON_BUDGETS, Estimate, Status
+
+SETTINGS: dict[str, Any] = {
+    "noise_multiplier": 9.0,
+    "delta": 1e-4,
+    "clip_norm": 1.0,
+    "normaliser": 64,
+    "weights": 1.0,
+    "accountant": "rdp",
+}
+SCHEDULE = Schedule(15, 50, participations=8)
+
+
+def public(**changes: Any) -> PublicPlan:
+    return PublicPlan(SCHEDULE, **{**SETTINGS, **changes})
+
+
+@pytest.fixture(scope="module")
+def table() -> BudgetTable:
+    return BudgetTable(["a", "b", "c", "d"], [0.1, 1.0, 5.0, 50.0])
+
+
+@pytest.fixture(scope="module")
+def silo(table: BudgetTable) -> SiloPlan:
+    return public().assign(table)
+
+
+def test_json_round_trip() -> None:
+    plan = public(weights={"north": 2.0, "south": 1.0}, model_fingerprint="ab12", notes=("tried",))
+    assert PublicPlan.from_json(plan.to_json()) == plan
+    assert PublicPlan.from_json(plan.to_json()).fingerprint == plan.fingerprint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise_multiplier": 9.000001},
+        {"delta": 2e-4},
+        {"clip_norm": 2.0},
+        {"normaliser": 65},
+        {"weights": 2.0},
+        {"weights": {"north": 1.0}},
+        {"accountant": "pld"},
+        {"model_fingerprint": "ff"},
+        {"notes": ("not covered",)},
+    ],
+    ids=str,
+)
+def test_every_setting_is_in_the_fingerprint_and_altering_it_is_refused(change: dict[str, Any]) -> None:
+    original = public()
+    assert public(**change).fingerprint != original.fingerprint
+    altered = {**json.loads(original.to_json()), **change}
+    with pytest.raises(TamperedPlanError, match="altered"):
+        PublicPlan.from_json(json.dumps(altered))
+
+
+@pytest.mark.parametrize("change", [{"rounds": 16}, {"local_steps": 49}, {"participations": 7}])
+def test_every_part_of_the_schedule_is_in_the_fingerprint(change: dict[str, int]) -> None:
+    values = json.loads(public().to_json())
+    values["schedule"].update(change)
+    with pytest.raises(TamperedPlanError):
+        PublicPlan.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"fingerprint": "x", "format": "other"}', '{"fingerprint": 1}'])
+def test_what_is_not_a_plan_is_refused(text: str) -> None:
+    with pytest.raises(PlanError):
+        PublicPlan.from_json(text)
+
+
+def test_unknown_settings_are_refused() -> None:
+    values = {**json.loads(public().to_json()), "noise_multiplyer": 1.0}
+    with pytest.raises(PlanError, match="noise_multiplyer"):
+        PublicPlan.from_json(json.dumps(values))
+
+
+def test_files(tmp_path: Path) -> None:
+    public().write(tmp_path / "plan.json")
+    assert PublicPlan.read(tmp_path / "plan.json") == public()
+    with pytest.raises(PlanError, match=r"nowhere\.json"):
+        PublicPlan.read(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"noise_multiplier": -1.0}, "noise_multiplier=-1.0 must be positive"),
+        ({"delta": 0.0}, "delta=0.0"),
+        ({"clip_norm": float("inf")}, "clip_norm=inf"),
+        ({"normaliser": 0}, "normaliser=0.0"),
+        ({"weights": {}}, "weights="),
+        ({"weights": {"a": -1.0}}, "weights="),
+        ({"weights": {"a": 0.0}}, "weights="),
+        ({"accountant": "x"}, "accountant='x'"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_named(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        public(**change)
+
+
+def test_plans_are_frozen(silo: SiloPlan) -> None:
+    with pytest.raises(AttributeError):
+        public().delta = 0.5  # type: ignore[misc]
+    with pytest.raises(ValueError, match="read-only"):
+        silo.q[0] = 1.0
+
+
+def test_assignment(silo: SiloPlan, table: BudgetTable) -> None:
+    assert (silo.cost <= table.epsilon).all()
+    assert (silo.slack >= 0).all()
+    assert silo.q[3] == 1.0
+    assert silo.status.tolist() == [Status.SAMPLED, Status.SAMPLED, Status.SAMPLED, Status.ALWAYS]
+    assert silo.expected_batch == pytest.approx(silo.q.sum())
+    assert silo.signal_to_noise == pytest.approx(silo.q.sum() / 9.0)
+    groups = silo.groups()
+    assert [group.low for group in groups] == [0.1, 1.0, 5.0, 50.0]
+    assert sum(group.share_of_batch for group in groups) == pytest.approx(1.0)
+    assert json.loads(json.dumps(silo.summary()))["left_out"] == 0
+
+
+def test_records_short_of_delta_sit_out(table: BudgetTable) -> None:
+    with_delta = BudgetTable(["a", "b"], [1.0, 1.0], delta=[1e-4, 9e-5])
+    plan = public().assign(with_delta)
+    assert plan.status.tolist() == [Status.SAMPLED, Status.DELTA_TOO_SMALL]
+    assert plan.q[1] == plan.cost[1] == 0.0
+    assert "sits this run out" in plan.explain("b")
+    assert public().assign(table, lifetime_delta=1e-5).left_out == 4
+    with pytest.raises(InputError, match="lifetime_delta"):
+        public().assign(table, lifetime_delta=1.0)
+
+
+def test_subjects_share_their_budget() -> None:
+    """Group composition: three records at (ε/3, δ') keep (ε, δ) for the person behind them."""
+    table = BudgetTable(["a", "b", "c"], [1.5] * 3, delta=[1e-3] * 3, subjects=["p"] * 3)
+    plan = public().assign(table)
+    assert (plan.budget == 0.5).all()
+    assert (plan.cost <= 0.5).all()
+    group_delta = 1e-4 * sum(np.exp(0.5 * k) for k in range(3))
+    assert group_delta <= 1e-3
+    assert plan.left_out == 0
+
+
+def test_subjects_without_a_delta_are_not_promised_more_than_holds() -> None:
+    table = BudgetTable(["a", "b", "c"], [1.0] * 3, subjects=["p", "p", "q"])
+    plan = public().assign(table)
+    assert plan.status.tolist() == [Status.DELTA_TOO_SMALL, Status.DELTA_TOO_SMALL, Status.SAMPLED]
+    assert public().assign(table, lifetime_delta=1e-2).left_out == 0
+
+
+def test_an_estimator_that_overspends_is_refused(table: BudgetTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(curve: object, budgets: np.ndarray) -> Estimate:
+        del curve
+        return Estimate(np.ones(budgets.size), budgets * 1.01, np.full(budgets.size, 15, dtype=np.int32))
+
+    monkeypatch.setitem(ESTIMATORS, "greedy", greedy)
+    with pytest.raises(PrivacyRefusal, match="4 costs above their budget"):
+        public().assign(table, estimator="greedy")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_parquet_round_trip(tmp_path: Path, table: BudgetTable, estimator: str) -> None:
+    plan = public().assign(table, estimator=estimator)
+    plan.write(tmp_path / "silo.parquet")
+    again = SiloPlan.read(tmp_path / "silo.parquet")
+    assert again.fingerprint == plan.fingerprint
+    assert again.estimator == estimator
+    np.testing.assert_array_equal(again.q, plan.q)
+
+
+@pytest.mark.parametrize("column", ["budget", "q", "cost", "active_rounds", "status", "record"])
+def test_an_altered_silo_plan_is_refused(tmp_path: Path, silo: SiloPlan, column: str) -> None:
+    path = tmp_path / "silo.parquet"
+    silo.write(path)
+    table = pq.read_table(path)
+    values = table.column(column).to_pylist()
+    values[0], values[1] = (values[1], values[0]) if values[0] != values[1] else (values[0] + 1, values[1])
+    index = table.column_names.index(column)
+    changed = pa.array(values, type=table.field(column).type)
+    pq.write_table(table.set_column(index, table.field(column), changed), path)
+    with pytest.raises(TamperedPlanError):
+        SiloPlan.read(path)
+
+
+def test_what_is_not_a_silo_plan_is_refused(tmp_path: Path, table: BudgetTable) -> None:
+    table.write(tmp_path / "budgets.parquet")
+    with pytest.raises(PlanError, match="not a silo plan"):
+        SiloPlan.read(tmp_path / "budgets.parquet")
+
+
+def test_explanations(silo: SiloPlan) -> None:
+    story = silo.explain("b")
+    for part in ("Record b allows ε = 1", f"{silo.q[1]:.4g}", f"{silo.cost[1]:.4g}", "advantage of at most"):
+        assert part in story
+    assert "averages over" not in story  # exactly 8 rounds: the promise is the realised cost
+    coin = PublicPlan(Schedule(15, 50, participation=0.5), **SETTINGS).assign(BudgetTable(["a"], [1.0]))
+    assert "given that it joined 11 rounds" in coin.explain("a")
+    with pytest.raises(PlanError, match="no record 'zzz'"):
+        silo.explain("zzz")
+
+
+def test_notes_travel(table: BudgetTable) -> None:
+    noted = public().with_note(TUNED_ON_BUDGETS)
+    assert noted.assign(table).public.notes == (TUNED_ON_BUDGETS,)
+    assert noted.fingerprint != public().fingerprint
+
+
+def test_many_different_budgets_form_bands() -> None:
+    budgets = np.geomspace(0.1, 10, 500)
+    groups = public().assign(BudgetTable([f"r{i}" for i in range(500)], budgets)).groups()
+    assert 2 <= len(groups) <= 10
+    assert sum(group.records for group in groups) == 500

@@ -1,0 +1,111 @@
+"""Options that several commands share, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpdp.checks import require_count
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from rpdp.accounting import Accountant, Schedule
+    from rpdp.budgets import BudgetTable, Distribution
+
+MOST_RECORDS = 100_000_000
+"""More made-up records than this would not fit into memory."""
+
+Rounds = Annotated[int, typer.Option("--rounds", "-T", help="Rounds that the server announces.")]
+LocalSteps = Annotated[int, typer.Option("--local-steps", "-t", help="Noisy local steps in a joined round.")]
+Participation = Annotated[
+    float | None, typer.Option("--participation", help="Chance that a silo joins a round; it flips the coin itself.")
+]
+MaxParticipations = Annotated[
+    int | None, typer.Option("--max-participations", help="With --participation: sit out after so many joined rounds.")
+]
+Participations = Annotated[
+    int | None,
+    typer.Option(
+        "--participations", help="Join exactly so many rounds, drawn by the silo (instead of --participation)."
+    ),
+]
+Delta = Annotated[float, typer.Option("--delta", "-d", help="δ of the run, common to all records.")]
+AccountantOption = Annotated[str, typer.Option("--accountant", help="pld (default) or rdp.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def schedule_of(
+    rounds: int,
+    local_steps: int,
+    participation: float | None,
+    max_participations: int | None,
+    participations: int | None,
+) -> Schedule:
+    """The schedule that the options describe."""
+    from rpdp.accounting import Schedule
+
+    if participation is None and participations is None:
+        raise InputError(
+            "say how silos take part: --participation 0.5 (a coin), or --participations 8 (exactly 8 rounds)"
+        )
+    return Schedule(
+        rounds,
+        local_steps,
+        participation=participation,
+        max_participations=max_participations,
+        participations=participations,
+    )
+
+
+def accountant_of(name: str) -> Accountant:
+    """A checked accountant name."""
+    from rpdp.accounting import ACCOUNTANTS
+
+    for known in ACCOUNTANTS:
+        if name == known:
+            return known
+    raise InputError(f"--accountant {name} must be one of {', '.join(ACCOUNTANTS)}")
+
+
+def numbers_of(option: str, text: str) -> tuple[float, ...]:
+    """Numbers separated by commas."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option} {text!r} must be numbers separated by commas") from None
+
+
+def overrides_of(settings: list[str]) -> dict[str, tuple[float, ...]]:
+    """`name=1,2,3` pairs of --set."""
+    result = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting!r} must look like levels=0.1,1,5")
+        if name in result:
+            raise InputError(f"--set {name} is given twice")
+        result[name] = numbers_of(f"--set {name}", text)
+    return result
+
+
+def schedule_json(schedule: Schedule) -> dict[str, Any]:
+    """A schedule for JSON output."""
+    from dataclasses import asdict
+
+    return {**asdict(schedule), "expected_participations": schedule.expected_participations}
+
+
+def sampled(distribution: Distribution, records: int, seed: int, prefix: str) -> BudgetTable:
+    """A table of made-up records, numbered from 1."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from rpdp.budgets import BudgetTable
+
+    require_count("records", records, most=MOST_RECORDS)
+    numbers = pa.chunked_array([pa.array(np.arange(1, records + 1))]).cast(pa.string())
+    padded = pc.utf8_lpad(numbers, max(4, len(str(records))), "0")
+    return BudgetTable(pc.binary_join_element_wise(prefix, padded, "-"), distribution.sample(records, seed))

@@ -1,0 +1,74 @@
+"""Random 64-bit words from a key: AES-256 in counter mode, and a pool that makes small requests cheap.
+
+The keystream is the only source of bits of this layer. Under one key no 16-byte block ever occurs twice (the
+cipher is a permutation of the counter), and without the key the bits cannot be told from uniform ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+KEY_BYTES = 32
+_COUNTER_START = bytes(16)
+_ZEROS = bytes(1 << 18)  # encrypting zeros gives the bare keystream; 256 KiB stays inside the cache
+
+_FIRST_POOL = 64
+_LARGEST_POOL = 8192
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class Keystream:
+    """The endless word sequence of one key; what was handed out never comes again."""
+
+    def __init__(self, key: bytes) -> None:
+        self._encryptor = Cipher(AES(key), CTR(_COUNTER_START)).encryptor()
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        """Overwrite a contiguous array with the next words."""
+        target = words.view(np.uint8).data
+        zeros = memoryview(_ZEROS)
+        for start in range(0, len(target), len(zeros)):
+            part = target[start : start + len(zeros)]
+            self._encryptor.update_into(zeros[: len(part)], part)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return the next words in a new array."""
+        fresh = np.empty(count, dtype=np.uint64)
+        self.fill(fresh)
+        return fresh
+
+
+class Pool(Generic[Scalar]):
+    """Values made ahead in bulk and handed out once each, so that a small request costs a slice.
+
+    The first batch is small and later ones grow, because a stream that is made for one step may draw only a
+    few values. The sizes depend on nothing but the requests so far: equal requests give equal values.
+    """
+
+    def __init__(self, produce: Callable[[int], NDArray[Scalar]]) -> None:
+        self._produce = produce
+        self._values: NDArray[Scalar] | None = None
+        self._next = 0
+        self._size = _FIRST_POOL
+
+    def take(self, count: int) -> NDArray[Scalar]:
+        """Return `count` values that nobody has seen; a large request is made on its own."""
+        if 4 * count > _LARGEST_POOL:
+            return self._produce(count)
+        if self._values is None or self._next + count > self._values.size:
+            self._values = self._produce(max(self._size, count))
+            self._next = 0
+            self._size = min(4 * self._size, _LARGEST_POOL)
+        self._next += count
+        return self._values[self._next - count : self._next]

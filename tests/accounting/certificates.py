@@ -32,18 +32,22 @@ class Verdict:
     """
 
 
-def random_setting(generator: np.random.Generator) -> tuple[Schedule, float, float]:
-    """A schedule of any kind with σ and δ, spread over what people run."""
-    rounds, local_steps = (int(np.exp(generator.uniform(0, np.log(most)))) for most in (200, 100))
-    participation = float(generator.choice([1.0, generator.uniform(0.05, 1.0)]))
+def random_schedule(generator: np.random.Generator, rounds: int, local_steps: int, participation: float) -> Schedule:
+    """A schedule of any of the three kinds of participation."""
     kind = generator.integers(3)
     if kind == 0:
-        schedule = Schedule(rounds, local_steps, participation=participation)
-    elif kind == 1:
-        cap = int(generator.integers(1, rounds + 1))
-        schedule = Schedule(rounds, local_steps, participation=participation, max_participations=cap)
-    else:
-        schedule = Schedule(rounds, local_steps, participations=int(generator.integers(1, rounds + 1)))
+        return Schedule(rounds, local_steps, participation=participation)
+    some = int(generator.integers(1, rounds + 1))
+    if kind == 1:
+        return Schedule(rounds, local_steps, participation=participation, max_participations=some)
+    return Schedule(rounds, local_steps, participations=some)
+
+
+def random_setting(generator: np.random.Generator) -> tuple[Schedule, float, float]:
+    """A schedule with σ and δ, spread over what people run."""
+    rounds, local_steps = (int(np.exp(generator.uniform(0, np.log(most)))) for most in (200, 100))
+    participation = float(generator.choice([1.0, generator.uniform(0.05, 1.0)]))
+    schedule = random_schedule(generator, rounds, local_steps, participation)
     sigma = float(np.exp(generator.uniform(np.log(0.5), np.log(30.0))))
     delta = float(10.0 ** generator.uniform(-9, -2))
     return schedule, sigma, delta

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rpdp import PrivacyCurve, Schedule
+from tests.accounting.certificates import random_schedule
 
 
 def random_extreme(generator: np.random.Generator) -> tuple[Schedule, float, float, np.ndarray]:
@@ -13,14 +14,7 @@ def random_extreme(generator: np.random.Generator) -> tuple[Schedule, float, flo
         return float(np.exp(generator.uniform(np.log(low), np.log(high))))
 
     rounds, local_steps, participation = int(spread(1, 1e5)), int(spread(1, 1e5)), spread(1e-6, 1.0)
-    kind = generator.integers(3)
-    if kind == 0:
-        schedule = Schedule(rounds, local_steps, participation=participation)
-    elif kind == 1:
-        cap = int(generator.integers(1, rounds + 1))
-        schedule = Schedule(rounds, local_steps, participation=participation, max_participations=cap)
-    else:
-        schedule = Schedule(rounds, local_steps, participations=int(generator.integers(1, rounds + 1)))
+    schedule = random_schedule(generator, rounds, local_steps, participation)
     q = np.sort([1e-12, 1.0, *(spread(1e-12, 1.0) for _ in range(4))])
     return schedule, spread(0.3, 1000.0), spread(1e-15, 0.1), q
 

@@ -176,9 +176,8 @@ def best_epsilon(
 ) -> BestOrders:
     """Upper bounds on ε(δ) for each q."""
 
-    def bound(rows: NDArray[np.int64], theta: FloatArray) -> FloatArray:
-        orders = 1.0 + theta
-        moment = run_log_moments(_rows(q, rows, theta), orders, noise_multiplier, local_steps, count)
+    def bound(rows: NDArray[np.int64], orders: FloatArray) -> FloatArray:
+        moment = run_log_moments(_rows(q, rows, orders), orders, noise_multiplier, local_steps, count)
         return tight_epsilon(moment, orders, delta)
 
     return _search_orders(bound, q.size, floor=0.0)
@@ -189,10 +188,9 @@ def best_log_delta(
 ) -> BestOrders:
     """Upper bounds on log δ(ε) for each q and its ε."""
 
-    def bound(rows: NDArray[np.int64], theta: FloatArray) -> FloatArray:
-        orders = 1.0 + theta
-        moment = run_log_moments(_rows(q, rows, theta), orders, noise_multiplier, local_steps, count)
-        return tight_log_delta(moment, orders, _rows(epsilon, rows, theta))
+    def bound(rows: NDArray[np.int64], orders: FloatArray) -> FloatArray:
+        moment = run_log_moments(_rows(q, rows, orders), orders, noise_multiplier, local_steps, count)
+        return tight_log_delta(moment, orders, _rows(epsilon, rows, orders))
 
     return _search_orders(bound, q.size, floor=-np.inf)
 
@@ -214,7 +212,7 @@ def _search_orders(bound: Callable[[NDArray[np.int64], FloatArray], FloatArray],
     active = np.arange(rows)
     theta = _SMALLEST_ORDER_ABOVE_ONE
     while active.size and theta < LARGEST_ORDER:
-        value = bound(active, np.full(active.size, theta))
+        value = bound(active, np.full(active.size, 1.0 + theta))
         better = value < best[active]
         best[active[better]], best_theta[active[better]] = value[better], theta
         active = active[(better | np.isinf(best[active])) & (best[active] > floor)]
@@ -223,7 +221,7 @@ def _search_orders(bound: Callable[[NDArray[np.int64], FloatArray], FloatArray],
     every = np.arange(rows)
     for _ in range(_REFINEMENTS):
         candidates = np.minimum(best_theta[:, None] * np.exp2(np.linspace(-span, span, 9)), LARGEST_ORDER)
-        values = bound(every, candidates)
+        values = bound(every, 1.0 + candidates)
         pick = np.argmin(values, axis=1)
         improved = values[every, pick] < best
         best = np.where(improved, values[every, pick], best)

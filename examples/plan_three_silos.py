@@ -46,7 +46,8 @@ def main() -> None:
     public.write(out / "public-plan.json")
     write_figure(plan_figure(plans), out / "plan.html")
     console.print(f"\n{plans['ThreeLevels'].explain('ThreeLevels-0001')}")
-    console.print(f"\ntable: {out / 'groups.csv'}\nfigure: {out / 'plan.html'}\npublic plan: {out / 'public-plan.json'}")
+    for what, name in {"table": "groups.csv", "figure": "plan.html", "public plan": "public-plan.json"}.items():
+        console.print(f"{what}: {out / name}")
 
 
 if __name__ == "__main__":

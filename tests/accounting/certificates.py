@@ -67,13 +67,15 @@ def priced_again(schedule: Schedule, sigma: float, delta: float, q: float, accou
         orders = 1.0 + guide.theta[0] * np.exp2(np.linspace(-1 / 16, 1 / 16, 129))
         moments = renyi.run_log_moments(row, orders, sigma, schedule.local_steps, count)
         return float(renyi.tight_epsilon(moments, orders, delta).min())
-    if schedule.participation == 1.0 and schedule.max_participations is None and 0.02 < guide.bound[0] < 50.0:
-        grid = pld._choose_grid(row, run, guide.bound, guide.theta, pld.ACCURACY, np.zeros(1), delta)
-        peer = PLDAccountant(value_discretization_interval=float(grid.step_spacing[0]) / 4)
+    finer = float(pld.upper_epsilon(row, run, delta, guide, pld.ACCURACY / 16)[0])
+    if schedule.participation == 1.0 and schedule.max_participations is None and 0.02 < finer < 50.0:
+        # The peer's grid must be fine for the cost at hand, else its own pessimism is all that one sees.
+        grid = pld._choose_grid(row, run, np.array([finer]), guide.theta, pld.ACCURACY, np.zeros(1), delta)
+        spacing = min(float(grid.step_spacing[0]) / 4, 0.01 * finer / np.sqrt(schedule.steps))
         event = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(sigma))
-        by_peer = float(peer.compose(event, schedule.steps).get_epsilon(delta))
-        return min(by_peer, float(guide.bound[0]))
-    return float(pld.upper_epsilon(row, run, delta, guide, pld.ACCURACY / 16)[0])
+        peer = PLDAccountant(value_discretization_interval=spacing).compose(event, schedule.steps)
+        return min(float(peer.get_epsilon(delta)), float(guide.bound[0]))
+    return finer
 
 
 def examine(

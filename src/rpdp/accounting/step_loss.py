@@ -109,7 +109,7 @@ def _cell_edges(
     first = np.floor(low + offset).astype(np.int64) + 1
     columns = int((np.floor(high + offset).astype(np.int64) - first).max()) + 1
     losses = (first[:, None] + np.arange(max(columns, 0)) - offset) * spacing[:, None]
-    ratio = np.expm1(np.minimum(losses, 700.0)) / q[:, None]
+    ratio = np.expm1(np.minimum(losses, 600.0)) / q[:, None]
     y = np.log1p(np.maximum(ratio, -1.0 + 1e-16))
     return np.asarray(np.clip(sigma**2 * y + 0.5, *ends))
 

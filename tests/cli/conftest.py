@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # typer 0.20 imports names that click 8.5 has deprecated
-    from rpdp.cli.run import run
+from rpdp.cli.run import run
 
 THREE_LEVELS = "record,epsilon\n" + "".join(f"r-{i:03d},{0.1 if i < 70 else 1 if i < 90 else 5}\n" for i in range(100))
 

@@ -11,7 +11,7 @@ import pytest
 import rpdp
 
 PACKAGE = Path(rpdp.__file__).parent
-RELEASE_PATH = ["sampling", "training"]
+RELEASE_PATH = ["sampling", "training", "baselines"]
 
 BANNED_MODULES = re.compile(r"^(random|secrets|uuid|numpy\.random|torch\.random|torch\.distributions|scipy\.stats)\b")
 BANNED_NAMES = re.compile(

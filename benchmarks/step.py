@@ -1,0 +1,207 @@
+"""The private step against the plain step and against Opacus 1.6, and peak memory.
+
+Every ratio is a step against a step on the same batch in the same memory format: forward, backward, clipping,
+secure noise, optimiser on one side; forward, backward, optimiser on the other. `…_noise_free` leaves out the
+noise, whose price does not depend on the batch (`benchmarks/noise.py` measures it). Opacus: `hooks`
+materialises per-record gradients, `ghost` runs two backwards.
+
+    [RPDP_BENCHMARK_THREADS=2] python benchmarks/step.py [--quick] [--json]
+
+One thread by default: threads that wait for each other on a shared machine can make any ratio.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from rpdp.experiments.models import binary_loss, cross_entropy, logistic_regression, paper_cnn, resnet18_groupnorm
+from rpdp.experiments.models.text import TextHead
+from rpdp.experiments.models.text.encoder import EncoderConfig, EncoderLayer
+from rpdp.sampling import Secure
+from rpdp.training import FlatModel, NoisyStep, Records, StepSettings, make_kernel
+
+if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour
+    from benchmarks._harness import Benchmark
+else:
+    from _harness import Benchmark
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+LEARNING_RATE = 1e-3
+HIDDEN, TOKENS = 384, 64
+
+
+class NoNoise(Secure):
+    """For the share of the noise only: a step without it protects nobody."""
+
+    def fill_gaussian(self, out: Any, std: float) -> None:
+        """Zeros."""
+        out[...] = 0.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model, a loss and one batch."""
+
+    name: str
+    build: Callable[[], nn.Module]
+    loss: Loss
+    inputs: Tensor
+    targets: Tensor
+    goal: float
+    repeats: int
+    inner: int = 1
+    channels_last: bool = False
+
+    @property
+    def records(self) -> Records:
+        """The batch as records."""
+        return Records.of(self.inputs, self.targets)
+
+
+def text_head() -> nn.Module:
+    config = EncoderConfig(
+        vocabulary_size=100, hidden_size=HIDDEN, layers=1, heads=12, intermediate_size=4 * HIDDEN, positions=TOKENS
+    )
+    return TextHead(EncoderLayer(config), nn.Linear(HIDDEN, HIDDEN), 3)
+
+
+def labels(count: int, classes: int) -> Tensor:
+    return torch.randint(classes, (count,))
+
+
+def tasks(quick: bool) -> list[Task]:
+    torch.manual_seed(0)
+    images = torch.randn(400, 1, 28, 28)
+    return [
+        Task("logistic_regression", lambda: logistic_regression(13), binary_loss, torch.randn(64, 13),
+             labels(64, 2).float(), 1.5, 45, inner=30),
+        Task("cnn_400", paper_cnn, cross_entropy, images, labels(400, 10), 1.3, 21, channels_last=True),
+        Task("cnn_400_channels_first", paper_cnn, cross_entropy, images, labels(400, 10), 1.3, 15),
+        Task("resnet18_64", resnet18_groupnorm, cross_entropy, torch.randn(64, 3, 32, 32), labels(64, 10), 1.3,
+             9 if quick else 15),
+        Task("bert_last_layers_64", text_head, cross_entropy, torch.randn(64, TOKENS, HIDDEN), labels(64, 3), 1.1, 15),
+    ]  # fmt: skip
+
+
+def plain_step(task: Task) -> Callable[[], object]:
+    model = task.build()
+    prepare = FlatModel(task.build(), channels_last=task.channels_last).prepare
+    if task.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimiser = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    drawn = np.arange(len(task.records))
+
+    def step() -> None:
+        rows = torch.as_tensor(drawn)
+        optimiser.zero_grad()
+        batch = prepare(task.inputs.index_select(0, rows))
+        task.loss(model(batch), task.targets.index_select(0, rows)).mean().backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    return step
+
+
+def private_step(task: Task, *, noise: bool = True) -> Callable[[], object]:
+    model = FlatModel(task.build(), channels_last=task.channels_last)
+    kernel = make_kernel(model, task.loss, task.records)
+    optimiser = torch.optim.SGD([model.values], lr=LEARNING_RATE)
+    settings = StepSettings(clip_norm=1.0, noise_multiplier=1.0, normaliser=float(len(task.records)))
+    step = NoisyStep(kernel, optimiser, settings, Secure() if noise else NoNoise())
+    drawn = np.arange(len(task.records))
+    records = task.records
+    return lambda: step(records, drawn)
+
+
+def opacus_step(task: Task, mode: str) -> Callable[[], object]:
+    from opacus import PrivacyEngine  # type: ignore[import-untyped]
+    from torch.utils.data import DataLoader, TensorDataset
+
+    warnings.filterwarnings("ignore")
+    model = task.build().train()
+    optimiser: Any = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    loader = DataLoader(TensorDataset(task.inputs, task.targets), batch_size=len(task.records))
+
+    class Criterion(nn.Module):
+        """Opacus wants a criterion with a `reduction`."""
+
+        reduction = "mean"
+
+        def forward(self, output: Tensor, targets: Tensor) -> Tensor:
+            losses = task.loss(output, targets)
+            return losses.mean() if self.reduction == "mean" else losses
+
+    made: tuple[Any, ...] = PrivacyEngine().make_private(
+        module=model, optimizer=optimiser, criterion=Criterion(), data_loader=loader, noise_multiplier=1.0,
+        max_grad_norm=1.0, poisson_sampling=False, grad_sample_mode=mode,
+    )  # fmt: skip
+    wrapped, optimiser = made[0], made[1]
+    criterion = made[2] if mode == "ghost" else Criterion()
+
+    def step() -> None:
+        optimiser.zero_grad()
+        criterion(wrapped(task.inputs), task.targets).backward()
+        optimiser.step()
+
+    return step
+
+
+def measure(bench: Benchmark, task: Task) -> None:
+    plain, private = plain_step(task), private_step(task)
+    bench.compare(task.name, private, plain, goal=task.goal, repeats=task.repeats, inner=task.inner)
+    quiet = private_step(task, noise=False)
+    bench.compare(f"{task.name}_noise_free", quiet, plain, repeats=task.repeats, inner=task.inner)
+    for mode in ("hooks", "ghost"):
+        repeats = 3 if task.name.startswith("resnet") else max(3, task.repeats // 3)
+        try:
+            theirs = opacus_step(task, mode)
+            theirs()
+        except Exception as error:
+            print(f"{'':9} {task.name}_opacus_{mode}: Opacus fails with {type(error).__name__}: {error}")
+            continue
+        bench.compare(f"{task.name}_opacus_{mode}", theirs, plain, repeats=repeats, inner=task.inner)
+
+
+def peak_memory(step: Callable[[], object]) -> float:
+    """Megabytes of tensors that one step holds at its peak beyond what it holds between steps."""
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step()
+    results: Any = profiler.profiler
+    events = [event for event in results.kineto_results.events() if event.name() == "[memory]"]
+    held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
+    return float(held.max()) / 2**20
+
+
+def measure_memory(bench: Benchmark, task: Task) -> None:
+    """Our step keeps its gradient buffer between steps, the plain step allocates one each time."""
+    plain = peak_memory(plain_step(task))
+    buffer = 4 * sum(value.numel() for value in task.build().parameters()) / 2**20
+    ours = peak_memory(private_step(task)) + buffer
+    bench.record(f"{task.name}_memory", ours / plain, goal=1.3, context=f"{ours:.0f} MB against {plain:.0f} MB")
+    for mode in ("hooks", "ghost"):
+        theirs = peak_memory(opacus_step(task, mode))
+        context = f"{theirs:.0f} MB against {plain:.0f} MB"
+        bench.record(f"{task.name}_memory_opacus_{mode}", theirs / plain, context=context)
+
+
+def main() -> None:
+    torch.set_num_threads(int(os.environ.get("RPDP_BENCHMARK_THREADS", "1")))
+    bench = Benchmark("Private step against plain step")
+    chosen = tasks(bench.quick)
+    for task in chosen:
+        measure(bench, task)
+    measure_memory(bench, next(task for task in chosen if task.name.startswith("resnet")))
+    bench.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Losses that return one value per record, as private training needs, and the classes outputs stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from torch.nn import functional
+
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+Loss: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
+
+
+def binary_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Logistic loss of a single logit per record, (records, 1) or (records,), against labels 0 and 1."""
+    logits = _single_logit(outputs)
+    return functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
+
+
+def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of (records, classes) logits against class numbers."""
+    return functional.cross_entropy(outputs, targets.long(), reduction="none")
+
+
+def predicted_classes(outputs: torch.Tensor) -> torch.Tensor:
+    """The class each output stands for: the sign of a single logit, the largest of several."""
+    if outputs.dim() == 2 and outputs.shape[1] > 1:
+        return outputs.argmax(dim=1)
+    return (_single_logit(outputs) > 0).long()
+
+
+def _single_logit(outputs: torch.Tensor) -> torch.Tensor:
+    if outputs.dim() == 2 and outputs.shape[1] == 1:
+        return outputs[:, 0]
+    if outputs.dim() == 1:
+        return outputs
+    raise InputError(
+        f"outputs of shape {tuple(outputs.shape)} must be one logit per record: (records, 1) or (records,)"
+    )

@@ -1,0 +1,52 @@
+"""Private training: sums of clipped per-record gradients (kernels), the noisy step, and model checks.
+
+    model = FlatModel(module)
+    kernel = make_kernel(model, loss, records)
+    settings = StepSettings(clip_norm, noise_multiplier, normaliser)
+    step = NoisyStep(kernel, torch.optim.SGD([model.values], lr=0.1), settings, Secure())
+    step(records, sampler.draw())
+
+Imports torch.
+"""
+
+from rpdp.training.affine import AffineKernel
+from rpdp.training.central import CentralResult, LocalView, OptimiserFactory, train_central, uniform_plan
+from rpdp.training.checks import Finding, check_model, require_private, to_groupnorm
+from rpdp.training.choose import SlowKernelWarning, make_kernel
+from rpdp.training.flat import FlatModel
+from rpdp.training.ghost import GhostKernel, UnsupportedModelError
+from rpdp.training.kernel import CLIP_SLACK, ClippedSum, Kernel, PerRecordLoss
+from rpdp.training.loop import LoopKernel
+from rpdp.training.noise import grid_spacing
+from rpdp.training.records import Records
+from rpdp.training.step import NoisyStep, StepDiagnostics, StepSettings
+from rpdp.training.vmapped import VmapKernel
+
+__all__ = [
+    "CLIP_SLACK",
+    "AffineKernel",
+    "CentralResult",
+    "ClippedSum",
+    "Finding",
+    "FlatModel",
+    "GhostKernel",
+    "Kernel",
+    "LocalView",
+    "LoopKernel",
+    "NoisyStep",
+    "OptimiserFactory",
+    "PerRecordLoss",
+    "Records",
+    "SlowKernelWarning",
+    "StepDiagnostics",
+    "StepSettings",
+    "UnsupportedModelError",
+    "VmapKernel",
+    "check_model",
+    "grid_spacing",
+    "make_kernel",
+    "require_private",
+    "to_groupnorm",
+    "train_central",
+    "uniform_plan",
+]

@@ -1,0 +1,319 @@
+"""Convolutions as weight matrices: patches are positions.
+
+A convolution multiplies W (p × C·k) with the patch at every output position. Two things keep this cheap. The
+Gram matrix of the patches is a sum of shifted copies of the Gram matrix of the input *pixels*, so no patch is
+ever copied for it (k² times fewer multiplications). And kernel taps that only ever see padding (3×3 on a 1×1
+map: eight of nine) have gradient zero and are cut away first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from rpdp.training.ghost.uses import DirectUse, FactorUse, Norms, Use, gram_norms, squared_rows, zero_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+KEPT_RATIO = 3
+"""Per-record gradients of a convolution are kept when they take at most this many times the layer's
+activations."""
+
+PATCH_BYTES = 2**20
+"""Patches are copied for as many records at a time as fit here: in cache, and a bounded addition to
+memory."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution in every spatial dimension, after cutting away the taps that only see padding."""
+
+    kernel: tuple[int, ...]
+    first_tap: tuple[int, ...]
+    taps: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]
+    size: tuple[int, ...]
+    outputs: tuple[int, ...]
+    pads: tuple[int, ...]
+    groups: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every tap of the kernel sees some input."""
+        return self.taps == self.kernel
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether padding `before` on both sides, as the library does, gives exactly these outputs."""
+        return self.outputs == tuple(
+            (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+            for size, pad, dilation, kernel, stride in zip(
+                self.size, self.before, self.dilation, self.kernel, self.stride, strict=True
+            )
+        )
+
+
+def geometry(module: nn.modules.conv._ConvNd, size: tuple[int, ...], outputs: tuple[int, ...]) -> Geometry:
+    """The geometry of one call: spatial input size to spatial output size."""
+    return _geometry(
+        tuple(module.kernel_size),
+        tuple(module.stride),
+        tuple(module.dilation),
+        _padding_before(module),
+        module.groups,
+        size,
+        outputs,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _geometry(
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    before: tuple[int, ...],
+    groups: int,
+    size: tuple[int, ...],
+    outputs: tuple[int, ...],
+) -> Geometry:
+    first, taps, pads = [], [], []
+    for axis in range(len(kernel)):
+        starts = range(-before[axis], outputs[axis] * stride[axis] - before[axis], stride[axis])
+        live = [
+            tap
+            for tap in range(kernel[axis])
+            if any(0 <= start + tap * dilation[axis] < size[axis] for start in starts)
+        ] or [0]
+        first.append(live[0])
+        taps.append(live[-1] - live[0] + 1)
+        left = before[axis] - live[0] * dilation[axis]
+        extent = (outputs[axis] - 1) * stride[axis] + (taps[-1] - 1) * dilation[axis] + 1
+        pads.append((left, extent - left - size[axis]))
+    flat_pads = tuple(value for pair in reversed(pads) for value in pair)
+    return Geometry(kernel, tuple(first), tuple(taps), stride, dilation, before, size, outputs, flat_pads, groups)
+
+
+def _padding_before(module: nn.modules.conv._ConvNd) -> tuple[int, ...]:
+    """Zeros in front of each spatial dimension; none where the module pads by its own mode beforehand."""
+    if module.padding == "valid" or module.padding_mode != "zeros":
+        return (0,) * len(module.kernel_size)
+    if module.padding == "same":
+        pairs = zip(module.dilation, module.kernel_size, strict=True)
+        return tuple(dilation * (size - 1) // 2 for dilation, size in pairs)
+    return tuple(int(value) for value in module.padding)
+
+
+class ConvolutionUse(FactorUse):
+    """A convolution weight used at T = prod(outputs) positions per record, with G groups.
+
+    `left` is the output gradient (B, G, T, p), `pixels` the padded input (B, *padded, C), `right` the
+    patches, which exist only for as long as something needs them.
+    """
+
+    def __init__(self, inputs: Tensor, gradient: Tensor, shape: Geometry) -> None:
+        groups = shape.groups
+        self.shape = shape
+        self.inputs = inputs
+        self.gradient = gradient
+        batch, channels = gradient.shape[:2]
+        self.left = gradient.reshape(batch, groups, channels // groups, -1).transpose(2, 3)
+
+    @property
+    def pixels(self) -> Tensor:
+        """The padded input with the channel last: (B, *padded, C)."""
+        padded = F.pad(self.inputs, self.shape.pads) if any(self.shape.pads) else self.inputs
+        return padded.movedim(1, -1).contiguous()
+
+    def patches(self, pixels: Tensor) -> Tensor:
+        """Copy the patches of some records: (B, G, T, taps · channels per group)."""
+        shape, strides = self.shape, pixels.stride()
+        spatial = strides[1:-1]
+        steps = [step * by for step, by in zip(spatial, shape.stride, strict=True)]
+        inside = [step * by for step, by in zip(spatial, shape.dilation, strict=True)]
+        channels = pixels.shape[-1] // shape.groups
+        view = pixels.as_strided(
+            (len(pixels), shape.groups, *shape.outputs, *shape.taps, channels),
+            (strides[0], channels, *steps, *inside, 1),
+            pixels.storage_offset(),
+        )
+        return view.reshape(len(pixels), shape.groups, prod(shape.outputs), -1)
+
+    @property
+    def right(self) -> Tensor:  # type: ignore[override]
+        """The patches of all records."""
+        return self.patches(self.pixels)
+
+    def norms(self) -> Norms:
+        """One position: a product; more: the Gram form, from pixels or from patches, whichever is cheaper."""
+        if self.left.shape[2] == 1:
+            squared = squared_rows(self.left.flatten(0, 1)) * squared_rows(self.right.flatten(0, 1))
+            squared = squared.view(len(self.left), -1).sum(1)
+            return Norms(squared, torch.zeros_like(squared))
+        return self.gram()
+
+    def gram(self) -> Norms:
+        """The Gram form, group by group."""
+        left = self.left.flatten(0, 1)
+        norms = gram_norms(torch.bmm(left, left.transpose(1, 2)), self._patch_gram())
+        groups = self.shape.groups
+        return Norms(norms.squared.view(-1, groups).sum(1), norms.scale.view(-1, groups).sum(1))
+
+    def _patch_gram(self) -> Tensor:
+        """Products of patches (B·G, T, T)."""
+        pixels = self.pixels
+        positions, places = prod(self.shape.outputs), prod(pixels.shape[1:-1])
+        channels = pixels.shape[-1] // self.shape.groups
+        taps = prod(self.shape.taps)
+        if taps > 1 and places**2 * channels + positions**2 * taps < positions**2 * taps * channels:
+            return self._shifted_gram(pixels)
+        patches = self.patches(pixels).flatten(0, 1)
+        return torch.bmm(patches, patches.transpose(1, 2))
+
+    def _shifted_gram(self, pixels: Tensor) -> Tensor:
+        """Σ over taps k of (pixel t+k)·(pixel s+k), from the Gram matrix of pixels."""
+        shape, padded = self.shape, pixels.shape[1:-1]
+        split = pixels.reshape(len(pixels), -1, shape.groups, pixels.shape[-1] // shape.groups)
+        rows = split.transpose(1, 2).flatten(0, 1)
+        gram = torch.bmm(rows, rows.transpose(1, 2)).view(len(rows), *padded, *padded)
+        axes = len(padded)
+        first, second = gram.stride()[1 : axes + 1], gram.stride()[axes + 1 :]
+        both = [a + b for a, b in zip(first, second, strict=True)]
+        view = gram.as_strided(
+            (len(rows), *shape.taps, *shape.outputs, *shape.outputs),
+            (
+                gram.stride(0),
+                *[step * by for step, by in zip(both, shape.dilation, strict=True)],
+                *[step * by for step, by in zip(first, shape.stride, strict=True)],
+                *[step * by for step, by in zip(second, shape.stride, strict=True)],
+            ),
+        )
+        total = gram.new_zeros(len(rows), *shape.outputs, *shape.outputs)
+        for tap in product(*map(range, shape.taps)):
+            shifted = view
+            for index in tap:
+                shifted = shifted.select(1, index)
+            total += shifted
+        positions = prod(shape.outputs)
+        return total.view(len(rows), positions, positions)
+
+    def left_gram(self, other: FactorUse) -> Tensor:
+        """Products of output gradients, the groups side by side: (B, G·T, G·T')."""
+        return _blocks(torch.matmul(self.left, other.left.transpose(2, 3)))
+
+    def right_gram(self, other: FactorUse) -> Tensor:
+        """Products of patches, the groups side by side."""
+        return _blocks(torch.matmul(self.right, other.right.transpose(2, 3)))
+
+    def per_record(self, rows: Tensor) -> Tensor:
+        """The direct form for a few records, taps without input filled with zeros."""
+        right = self.patches(self.pixels[rows])
+        return self._place(torch.matmul(self.left[rows].transpose(2, 3), right)).flatten(1)
+
+    def settled(self) -> Use:
+        """The cheaper form: direct where gradients are not much larger than the activations."""
+        weights = self.left.shape[3] * prod(self.shape.taps) * self.inputs.shape[1]
+        activations = self.inputs[0].numel() + self.gradient[0].numel()
+        if self.left.shape[2] > 1 and weights <= KEPT_RATIO * activations:
+            return self.direct()
+        return self
+
+    def direct(self) -> DirectUse:
+        """The direct form for all records, patches of a few records at a time."""
+        pixels, left = self.pixels, self.left
+        batch, groups, positions, rows = left.shape
+        columns = prod(self.shape.taps) * pixels.shape[-1] // groups
+        gradients = left.new_empty(batch, groups, rows, columns)
+        size = max(1, PATCH_BYTES // (groups * positions * columns * left.element_size()))
+        for start in range(0, batch, size):
+            part = slice(start, start + size)
+            patches = self.patches(pixels[part]).flatten(0, 1)
+            transposed = left[part].flatten(0, 1).transpose(1, 2)
+            torch.bmm(transposed, patches, out=gradients[part].flatten(0, 1))
+        return KeptConvolutionUse(gradients, self)
+
+    def _place(self, gradients: Tensor) -> Tensor:
+        """From (…, G, p, taps · c) to the shape of the weight (…, G·p, c, *kernel)."""
+        shape = self.shape
+        lead = gradients.shape[:-3]
+        split = gradients.reshape(*lead, shape.groups * gradients.shape[-2], *shape.taps, -1).movedim(-1, len(lead) + 1)
+        if shape.complete:
+            return split
+        full = split.new_zeros(*split.shape[: len(lead) + 2], *shape.kernel)
+        self._live(full).copy_(split)
+        return full
+
+    def _live(self, weight: Tensor) -> Tensor:
+        """The part of a weight whose taps see input."""
+        axes = len(self.shape.taps)
+        for axis, (start, length) in enumerate(zip(self.shape.first_tap, self.shape.taps, strict=True)):
+            weight = weight.narrow(weight.dim() - axes + axis, start, length)
+        return weight
+
+    def add_sum(self, factors: Tensor, out: Tensor) -> None:
+        """The library's weight gradient where maps are large, a product over live taps where small."""
+        if self.shape.complete and self.left.shape[2] > 4:
+            self._add_by_library(factors, out)
+            return
+        right = self.right
+        weighted = self.left * factors.view(-1, 1, 1, 1)
+        for group in range(self.shape.groups):
+            block = weighted[:, group].flatten(0, 1).t() @ right[:, group].flatten(0, 1)
+            rows = slice(group * len(block), (group + 1) * len(block))
+            split = block.view(len(block), *self.shape.taps, -1).movedim(-1, 1)
+            self._live(out[rows]).add_(split)
+
+    def _add_by_library(self, factors: Tensor, out: Tensor) -> None:
+        axes = len(self.shape.kernel)
+        weighted = self.gradient * factors.view(-1, 1, *[1] * axes)
+        native = self.shape.symmetric
+        _, gradient, _ = torch.ops.aten.convolution_backward(
+            weighted,
+            self.inputs if native else F.pad(self.inputs, self.shape.pads),
+            out,
+            None,
+            self.shape.stride,
+            self.shape.before if native else [0] * axes,
+            self.shape.dilation,
+            False,
+            [0] * axes,
+            self.shape.groups,
+            [False, True, False],
+        )
+        out.add_(gradient)
+
+    def erase(self, rows: Tensor) -> None:
+        """Zero both factors."""
+        self.left = zero_rows(self.left, rows)
+        self.gradient = zero_rows(self.gradient, rows)
+        self.inputs = zero_rows(self.inputs, rows)
+
+
+class KeptConvolutionUse(DirectUse):
+    """Kept per-record gradients of a convolution, in the patches' order (group, output, taps, channel)."""
+
+    def __init__(self, gradients: Tensor, source: ConvolutionUse) -> None:
+        super().__init__(gradients.flatten(1))
+        self._form = gradients.shape[1:]
+        self._source = source
+
+    def per_record(self, rows: Tensor) -> Tensor:
+        """In the order of the weight."""
+        return self._source._place(self.gradients[rows].view(-1, *self._form)).flatten(1)
+
+    def add_sum(self, factors: Tensor, out: Tensor) -> None:
+        """One matrix-vector product, then the order of the weight."""
+        out.add_(self._source._place((factors @ self.gradients).view(self._form)))
+
+
+def _blocks(grams: Tensor) -> Tensor:
+    """(B, G, T, T') → (B, G·T, T'): sums over group, row and column do not care where the groups stand."""
+    return grams.flatten(1, 2)

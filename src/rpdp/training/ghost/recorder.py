@@ -1,0 +1,141 @@
+"""Forward hooks that keep what the closed forms need: each layer's input and its output gradient.
+
+A hook keeps the detached input (no copy), its version counter (an in-place change afterwards is noticed) and
+a `GradientEdge` of the output, which stays valid when the output itself is overwritten, as by an in-place
+ReLU. One call of `torch.autograd.grad` on the edges then gives all output gradients without computing any
+weight gradient.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from torch.autograd.graph import Node
+
+    from rpdp.training.ghost.layers import Rule, SlotUse
+
+
+class UnsupportedModelError(Exception):
+    """The ghost kernel cannot treat this model; the message says why. Another kernel can."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a layer: what it saw, where its output gradient arrives, and what that gave.
+
+    `edge` is None for a call that is settled as soon as its gradient passes by: only `found` is kept of it.
+    """
+
+    rule: Rule
+    inputs: Tensor
+    version: int
+    edge: GradientEdge | None
+    extra: tuple[Tensor, Tensor] | None
+    found: list[SlotUse] | None = None
+
+    def settle(self, gradient: Tensor, count: int) -> None:
+        """Turn input and output gradient into uses, and forget them."""
+        if self.inputs._version != self.version:
+            raise InputError(
+                "a layer's input was changed in place after the layer used it; gradients would be wrong. Use "
+                "the out-of-place operation"
+            )
+        self.found = list(self.rule.uses(self, gradient, count))
+        self.inputs, self.extra = self.inputs.new_empty(0), None
+
+
+class Recorder:
+    """Collects the calls of trainable layers while active (a context manager); leaves no trace."""
+
+    def __init__(self, rules: dict[nn.Module, Rule], attention: dict[nn.MultiheadAttention, Any], count: int) -> None:
+        self._rules = rules
+        self._count = count
+        self._attention = attention
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        self.calls: list[Call] = []
+
+    def __enter__(self) -> Self:
+        for module, rule in self._rules.items():
+            self._handles.append(module.register_forward_hook(partial(self._hook, rule)))
+        for module, attention in self._attention.items():
+            module.__dict__["forward"] = partial(attention, self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for handle in self._handles:
+            handle.remove()
+        for module in self._attention:
+            module.__dict__.pop("forward", None)
+
+    def _hook(self, rule: Rule, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+        if len(arguments) != 1:
+            raise UnsupportedModelError(f"{type(module).__name__} is called with keyword arguments")
+        self.keep(rule, arguments[0], output)
+
+    def keep(self, rule: Rule, inputs: Tensor, output: Tensor) -> None:
+        """Keep one call; calls without gradient (inside `torch.no_grad`) have nothing to keep."""
+        if not output.requires_grad:
+            return
+        kept = inputs.detach()
+        # A gradient passes an eager layer on its way to a layer below; the lowest layers have to ask for theirs.
+        passing = rule.eager and inputs.requires_grad
+        edge = None if passing else get_gradient_edge(output)
+        call = Call(rule, kept, kept._version, edge, rule.remember(output))
+        if passing:
+            count = self._count  # the hook must not hold the recorder: the graph would hold itself
+            hook: Any = output.register_hook
+            hook(lambda gradient: call.settle(gradient, count))
+        self.calls.append(call)
+
+    def settle(self, losses: Tensor, weights: Tensor) -> list[Call]:
+        """Backward from Σ weights · losses; returns the calls that the gradient reached, all settled."""
+        asked = [call for call in self.calls if call.edge is not None]
+        edges = [call.edge for call in asked if call.edge is not None]
+        arrived = list(torch.autograd.grad(losses, edges, weights, allow_unused=True)) if edges else []
+        while asked:
+            call, gradient = asked.pop(), arrived.pop()
+            if gradient is not None:
+                call.settle(gradient, self._count)
+        return [call for call in self.calls if call.found is not None]
+
+
+def count_edges(losses: Tensor, parameters: Iterable[nn.Parameter]) -> Counter[int]:
+    """How often the graph of the losses uses each parameter (by `id`); refuses custom autograd functions.
+
+    More uses than recorded calls mean that a weight is also used outside its layer, by a functional call say.
+    """
+    wanted = {id(parameter) for parameter in parameters}
+    counts: Counter[int] = Counter()
+    root = losses.grad_fn
+    seen: set[Node | None] = {None, root}
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BackwardCFunction):
+            raise UnsupportedModelError(
+                f"{type(node).__name__} is a custom autograd function, whose backward could mix records"
+            )
+        for following, _ in node.next_functions:
+            variable = getattr(following, "variable", None)
+            if variable is not None:
+                counts[id(variable)] += id(variable) in wanted
+            elif following not in seen:
+                seen.add(following)
+                stack.append(following)
+    return counts

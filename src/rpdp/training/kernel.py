@@ -1,0 +1,122 @@
+"""The one interface of all kernels: from records to the sum of their clipped gradients.
+
+Clipping is record by record: record i contributes g_i · min(1, C / |g_i|) with C = L (1 − 1e-4), so that
+adding or removing a record moves the sum by at most the clip norm L (privacy.md, rules 5 and 15). A record
+whose gradient, or its squared norm, is NaN or infinite contributes exactly zero (rule 12).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from rpdp.training.flat import FlatModel
+    from rpdp.training.records import Records
+
+CLIP_SLACK = 1e-4
+"""Gradients are clipped at L (1 − CLIP_SLACK): norms, factors and sums are computed in float32, whose
+rounding (about 1e-6 of the clip norm for well conditioned layers, bounded by 8e-5 by `ghost.clipping`) then
+stays within L."""
+
+PerRecordLoss = Callable[[Tensor, Tensor], Tensor]
+"""From the model's output and the targets to one value per record, e.g. `F.cross_entropy(...,
+reduction="none")`."""
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """What a kernel hands back. All three are sensitive and stay in the silo: only the noisy sum may leave.
+
+    Attributes:
+        total: Flat sum of the clipped gradients.
+        count: Number of records in the sum, those that contribute zero included.
+        norms: Norm of each record's gradient before clipping; NaN or infinite where the gradient is.
+    """
+
+    total: Tensor
+    count: int
+    norms: Tensor
+
+
+class Kernel(ABC):
+    """Computes sums of clipped per-record gradients of one model and one loss."""
+
+    name: ClassVar[str]
+
+    def __init__(self, model: FlatModel, loss: PerRecordLoss) -> None:
+        self.model = model
+        self.loss = loss
+
+    def clipped_sum(self, records: Records, clip_norm: float) -> ClippedSum:
+        """The clipped sum over these records, as a new flat tensor; zero for no records."""
+        total = torch.zeros_like(self.model.values.data)
+        norms = self.add_clipped_sum(records, clip_norm, total)
+        return ClippedSum(total, len(records), norms)
+
+    def add_clipped_sum(self, records: Records, clip_norm: float, total: Tensor) -> Tensor:
+        """Add the clipped sum over these records to `total`; return the norms before clipping.
+
+        | records | effect |
+        |---|---|
+        | none | `total` is unchanged, the model is not called |
+        | one with a NaN or infinite gradient | it adds exactly zero, all others add what they always add |
+        """
+        require_clip_norm(clip_norm)
+        self.model.require_intact()
+        if len(records) == 0:
+            return self.model.values.new_zeros(0)
+        return self._add(records, clip_norm * (1 - CLIP_SLACK), total)
+
+    @abstractmethod
+    def _add(self, records: Records, bound: float, total: Tensor) -> Tensor:
+        """As `add_clipped_sum`, for at least one record, clipping at `bound`."""
+
+    def record_losses(self, records: Records) -> Tensor:
+        """Run model and loss on a batch; refuse anything but one value per record."""
+        prepare = self.model.prepare
+        output = self.model.module(*[prepare(tensor) for tensor in records.inputs])
+        losses = self.loss(output, records.targets.to(self.model.device))
+        require_record_losses(losses, len(records))
+        if not losses.requires_grad:
+            raise InputError("the loss does not depend on any trainable parameter")
+        return losses
+
+
+def require_clip_norm(clip_norm: float) -> None:
+    """Refuse a clip norm that is not a positive finite number."""
+    if not 0 < clip_norm < float("inf"):
+        raise InputError(f"clip_norm={clip_norm} must be positive and finite")
+
+
+def require_record_losses(losses: object, count: int) -> None:
+    """Refuse a loss that does not return exactly one value per record, with advice."""
+    if not isinstance(losses, Tensor):
+        raise InputError(f"the loss returned {type(losses).__name__}, not a tensor with one value per record")
+    if losses.dim() == 0:
+        raise InputError(
+            "the loss returned a scalar; clipping each record needs one value per record, shape (records,): use "
+            "reduction='none' and do not average over the batch"
+        )
+    if losses.shape != (count,):
+        raise InputError(
+            f"the loss returned shape {tuple(losses.shape)} for {count} records; it must be ({count},), one value per "
+            "record: average or sum over the other dimensions, and check that outputs and targets have the same shape"
+        )
+
+
+def clip_factors(squared_norms: Tensor, bound: float) -> tuple[Tensor, Tensor | None]:
+    """min(1, bound / norm) per record, zero where the norm is NaN or infinite; and a mask of those, if any."""
+    factors = squared_norms.rsqrt().mul_(bound).clamp_(max=1.0)
+    if math.isfinite(squared_norms.sum().item()):  # one number tells that all are finite, the usual case
+        return factors, None
+    bad = ~torch.isfinite(squared_norms)
+    return factors.masked_fill_(bad, 0.0), bad

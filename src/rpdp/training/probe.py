@@ -1,0 +1,109 @@
+"""Two records before the first step: do they influence each other, does running the model change it?
+
+Clipping bounds what one record does to the sum only if no other record's gradient depends on it. The probe
+runs model and loss on a pair: the first record's loss must have derivative exactly zero with respect to the
+second record's input, and must be the same alone as in the pair. It finds batch statistics, contrastive
+losses and in-batch weighting; code that mixes records only later, or only in rare cases, it cannot find.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.training.records import Records
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from rpdp.training.kernel import Kernel
+
+VALUE_TOLERANCE = 1e-3
+"""Relative difference of a loss alone and in a pair that rounding explains, with room to spare; coupling
+shows as more."""
+
+CANDIDATES = 8
+"""The probe takes the first two records with finite loss among this many: a damaged record must not stop a
+run."""
+
+
+def probe_pair(kernel: Kernel, records: Records) -> Records:
+    """Two records to probe with."""
+    some = records.rows(0, CANDIDATES)
+    with torch.no_grad():
+        losses = torch.cat([_losses(kernel, some.rows(row, row + 1)) for row in range(len(some))])
+    good = torch.isfinite(losses).nonzero().squeeze(1).tolist()
+    first = good[0] if good else 0
+    second = good[1] if len(good) > 1 else first
+    return records.select([first, second])
+
+
+def require_repeatable(kernel: Kernel, records: Records) -> None:
+    """Refuse a model that changes its buffers, or draws random numbers of torch, when it runs.
+
+    Random masks (dropout) are no leak in themselves while nobody knows them. But all randomness of a release comes
+    from one `Randomness`, and torch's generator may have a known seed: then a new record shifts the masks of the
+    records after it, and moves the sum by more than the clip norm.
+    """
+    if len(records) == 0:
+        raise InputError("the data set is empty: there is no record to train on")
+    buffers = dict(kernel.model.module.named_buffers())
+    before = {name: buffer.clone() for name, buffer in buffers.items()}
+    state = torch.get_rng_state()
+    _losses(kernel, records.rows(0, 2))
+    changed = [name for name, buffer in buffers.items() if not _same(buffer, before[name])]
+    for name in changed:
+        buffers[name].copy_(before[name])
+    drew = not torch.equal(state, torch.get_rng_state())
+    torch.set_rng_state(state)
+    if changed:
+        raise PrivacyRefusal(
+            f"running the model changes its buffers {changed}: they would carry data of the records past the "
+            "noise. Remove them, or use layers without running statistics"
+        )
+    if drew:
+        raise PrivacyRefusal(
+            "running the model draws from torch's random generator (dropout?), whose seed others may know; set "
+            "p=0 in its dropout layers, or put those layers in eval mode"
+        )
+
+
+def require_independent_records(kernel: Kernel, pair: Records) -> None:
+    """Refuse model and loss in which one record's loss depends on another record."""
+    watched = Records(
+        tuple(
+            tensor.detach().clone().requires_grad_() if tensor.is_floating_point() else tensor for tensor in pair.inputs
+        ),
+        pair.targets,
+    )
+    together = _losses(kernel, watched)
+    alone = _losses(kernel, pair.rows(0, 1))
+    inputs = [tensor for tensor in watched.inputs if tensor.requires_grad]
+    found = torch.autograd.grad(together[0], inputs, allow_unused=True) if inputs else ()
+    if any(gradient is not None and _reaches(gradient[1]) for gradient in found):
+        raise _mixes("its derivative with respect to the other record's input is not zero")
+    one, other = together[0].detach(), alone[0].detach()
+    if not torch.isclose(one, other, rtol=VALUE_TOLERANCE, atol=VALUE_TOLERANCE * 1e-2, equal_nan=True):
+        raise _mixes(f"alone it is {float(other):.6g}, beside another record {float(one):.6g}")
+
+
+def _losses(kernel: Kernel, records: Records) -> Tensor:
+    with torch.enable_grad():
+        return kernel.record_losses(records)
+
+
+def _reaches(gradient: Tensor) -> bool:
+    return bool(((gradient != 0) & torch.isfinite(gradient)).any())
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def _mixes(evidence: str) -> PrivacyRefusal:
+    return PrivacyRefusal(
+        f"the loss of one record depends on another record: {evidence}. Clipping then does not bound what one record "
+        "does; remove batch statistics and in-batch comparisons from model and loss"
+    )

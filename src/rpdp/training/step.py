@@ -1,0 +1,152 @@
+"""The noisy step: clip, sum, add noise, round, divide by a public constant, optimise.
+
+One step releases (Σ clipped gradients of the drawn records + N(0, σ²L²)) / B (privacy.md, section 1). What
+the optimiser does with it, momentum and Adam's moments included, is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from rpdp.errors import InputError
+from rpdp.training.kernel import require_clip_norm
+from rpdp.training.noise import release_
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from rpdp.sampling import Randomness
+    from rpdp.training.kernel import Kernel
+    from rpdp.training.records import Records
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """The public settings of a step; they come from the plan, never from the data.
+
+    Attributes:
+        clip_norm: L, what one record may add to the sum.
+        noise_multiplier: σ; the noise has standard deviation σL.
+        normaliser: B, the public constant that the noisy sum is divided by; never the realised batch size.
+        micro_batch: A larger draw is processed in pieces of this size, with the same sum up to float
+            rounding.
+    """
+
+    clip_norm: float
+    noise_multiplier: float
+    normaliser: float
+    micro_batch: int = 1024
+
+    def __post_init__(self) -> None:
+        """Refuse values that make no private step."""
+        require_clip_norm(self.clip_norm)
+        for name in ("noise_multiplier", "normaliser"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise InputError(f"{name}={value} must be positive and finite")
+        if self.micro_batch < 1:
+            raise InputError(f"micro_batch={self.micro_batch} must be at least 1")
+
+    @property
+    def noise_std(self) -> float:
+        """σL, the standard deviation of the noise on the sum."""
+        return self.noise_multiplier * self.clip_norm
+
+
+@dataclass(frozen=True)
+class StepDiagnostics:
+    """What a step saw. Sensitive: it stays in the silo and is never reported.
+
+    Attributes:
+        count: The realised batch size.
+        norms: Gradient norms before clipping, in the order of the draw.
+    """
+
+    count: int
+    norms: Tensor
+
+
+class NoisyStep:
+    """Private steps of one model.
+
+    Guarantee: with `drawn` a Poisson draw, each step releases the subsampled Gaussian mechanism with noise
+    multiplier σ and sensitivity L under adding or removing one record; the model after the step is a function
+    of the release.
+
+    | case | what happens |
+    |---|---|
+    | nothing drawn | noise alone is released |
+    | more drawn than `micro_batch` | pieces, clipped record by record |
+    | a record with NaN or infinite gradient | contributes zero |
+    | a model with NaN or infinite parameters | `PrivacyRefusal`, nothing released |
+    | dropout | refused by `make_kernel` |
+
+    Args:
+        kernel: From `make_kernel`.
+        optimiser: Any `torch.optim` optimiser over exactly `[kernel.model.values]`.
+        settings: The public settings.
+        randomness: `Secure()` in production; `Seeded(...)` makes the run a simulation.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        optimiser: torch.optim.Optimizer,
+        settings: StepSettings,
+        randomness: Randomness,
+    ) -> None:
+        held = [value for group in optimiser.param_groups for value in group["params"]]
+        if len(held) != 1 or held[0] is not kernel.model.values:
+            raise InputError(
+                f"the optimiser holds {len(held)} tensors; it must act on exactly [model.values], the flat tensor of "
+                "all trainable parameters"
+            )
+        self.kernel = kernel
+        self.settings = settings
+        self._optimiser = optimiser
+        self._randomness = randomness
+        self._total = torch.zeros_like(kernel.model.values.data)
+
+    @property
+    def is_simulation(self) -> bool:
+        """Whether the randomness is seeded, so that nothing is protected."""
+        return self._randomness.is_simulation
+
+    def __call__(self, records: Records, drawn: NDArray[np.int64]) -> StepDiagnostics:
+        """One private step on the drawn records (positions in `records`): release, then update the model."""
+        diagnostics = self.release(records, drawn)
+        self._optimiser.step()
+        return diagnostics
+
+    def release(self, records: Records, drawn: NDArray[np.int64]) -> StepDiagnostics:
+        """Put the release of one step into `kernel.model.values.grad`, without updating the model."""
+        model, settings = self.kernel.model, self.settings
+        model.values.grad = None
+        model.require_finite()
+        total, norms = self._clipped_sum(records, drawn)
+        release_(total, settings.noise_std, settings.normaliser, self._randomness)
+        model.values.grad = self._total.copy_(total)
+        return StepDiagnostics(len(drawn), norms)
+
+    def _clipped_sum(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """The clipped sum, in micro-batches, and the norms.
+
+        Micro-batches are added up in float64: thousands of float32 terms would round away more than the clipping slack.
+        """
+        size, clip_norm, kernel = self.settings.micro_batch, self.settings.clip_norm, self.kernel
+        if len(drawn) <= size:
+            total = self._total.zero_()
+            return total, kernel.add_clipped_sum(records.select(drawn), clip_norm, total)
+        whole, norms = torch.zeros_like(self._total, dtype=torch.float64), []
+        for start in range(0, len(drawn), size):
+            self._total.zero_()
+            chunk = records.select(drawn[start : start + size])
+            norms.append(kernel.add_clipped_sum(chunk, clip_norm, self._total))
+            whole.add_(self._total)
+        return whole, torch.cat(norms)

@@ -1,0 +1,237 @@
+"""What is refused before anything runs, and which kernel is chosen."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.training import (
+    AffineKernel,
+    FlatModel,
+    GhostKernel,
+    LoopKernel,
+    Records,
+    SlowKernelWarning,
+    VmapKernel,
+    check_model,
+    make_kernel,
+    to_groupnorm,
+)
+
+
+def loss(output: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(output, targets, reduction="none")
+
+
+def some_records(count: int = 6, *shape: int) -> Records:
+    generator = torch.Generator().manual_seed(3)
+    return Records.of(
+        torch.randn(count, *(shape or (4,)), generator=generator),
+        torch.randint(3, (count,), generator=generator),
+    )
+
+
+def perceptron(*between: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), *between, nn.Linear(8, 3))
+
+
+def test_batchnorm_is_refused_and_its_conversion_accepted() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(24, 3))
+    records = some_records(6, 1, 4, 4)
+    with pytest.raises(PrivacyRefusal, match=r"1: BatchNorm2d.*to_groupnorm\(model\)"):
+        make_kernel(FlatModel(model), loss, records)
+    converted = to_groupnorm(model, groups=4)
+    assert isinstance(make_kernel(FlatModel(converted), loss, records), GhostKernel)
+    assert [finding.level for finding in check_model(model)] == ["refuse"]
+    assert check_model(converted) == []
+    assert isinstance(to_groupnorm(nn.BatchNorm1d(4)), nn.GroupNorm)
+
+
+@pytest.mark.parametrize(
+    ("module", "level"),
+    [
+        (nn.InstanceNorm1d(3, track_running_stats=True), "refuse"),
+        (nn.Embedding(3, 3, max_norm=1.0), "refuse"),
+        (nn.Dropout(0.1), "refuse"),
+        (nn.Linear(3, 3).requires_grad_(False), "note"),
+    ],
+)
+def test_findings(module: nn.Module, level: str) -> None:
+    assert [finding.level for finding in check_model(nn.Sequential(module))] == [level]
+
+
+class MixesRecords(nn.Module):
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.amount = amount
+
+    def forward(self, values: Tensor) -> Tensor:
+        logits: Tensor = self.layer(values - self.amount * values.mean(0))
+        return logits
+
+
+def contrast(output: Tensor, targets: Tensor) -> Tensor:
+    return loss(output - output.mean(0), targets)
+
+
+def in_batch_weights(output: Tensor, targets: Tensor) -> Tensor:
+    return loss(output, targets) / len(targets)
+
+
+@pytest.mark.parametrize("function", [contrast, in_batch_weights])
+def test_a_loss_that_mixes_records_is_refused(function: Any) -> None:
+    with pytest.raises(PrivacyRefusal, match="the loss of one record depends on another record"):
+        make_kernel(FlatModel(perceptron(nn.Tanh())), function, some_records())
+
+
+@pytest.mark.parametrize("amount", [1.0, 1e-5])
+def test_a_model_that_mixes_records_is_refused_however_little(amount: float) -> None:
+    with pytest.raises(PrivacyRefusal, match="depends on another record: its derivative"):
+        make_kernel(FlatModel(MixesRecords(amount)), loss, some_records())
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, values: Tensor) -> Tensor:
+        self.seen: Tensor
+        self.seen += values.mean().detach()
+        logits: Tensor = self.layer(values)
+        return logits
+
+
+def test_a_buffer_that_changes_is_refused() -> None:
+    with pytest.raises(PrivacyRefusal, match=r"changes its buffers \['seen'\]"):
+        make_kernel(FlatModel(Counts()), loss, some_records())
+
+
+class FunctionalDropout(nn.Module):
+    def forward(self, values: Tensor) -> Tensor:
+        return F.dropout(values, 0.5, training=True)
+
+
+def test_dropout_is_refused_also_where_no_module_shows_it() -> None:
+    with pytest.raises(PrivacyRefusal, match="draws from torch's generator"):
+        make_kernel(FlatModel(perceptron(nn.Dropout(0.5))), loss, some_records())
+    model = FlatModel(perceptron(FunctionalDropout()))
+    before = torch.get_rng_state()
+    with pytest.raises(PrivacyRefusal, match="draws from torch's random generator"):
+        make_kernel(model, loss, some_records())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (nn.Linear(4, 3), AffineKernel),
+        (perceptron(nn.ReLU(inplace=True)), GhostKernel),
+        (perceptron(nn.Dropout(0.5).eval()), GhostKernel),
+        (perceptron(nn.Dropout(0.0)), GhostKernel),
+    ],
+)
+def test_fast_kernels_are_chosen_without_a_word(module: nn.Module, expected: type) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert isinstance(make_kernel(FlatModel(module), loss, some_records()), expected)
+
+
+class Doubles(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor) -> Tensor:
+        return values * 2
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] * 2
+
+
+class UsesFunction(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, values: Tensor) -> Tensor:
+        output: Tensor = Doubles.apply(self.layer(values))  # type: ignore[no-untyped-call]
+        return output
+
+
+class Last(nn.Module):
+    def forward(self, found: tuple[Tensor, Tensor]) -> Tensor:
+        return found[0][:, -1]
+
+
+class TimeFirst(nn.Module):
+    """Positions before records: the second dimension counts records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, values: Tensor) -> Tensor:
+        return torch.tanh(self.layer(values.transpose(0, 1))).mean(0)
+
+
+class OwnParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, values: Tensor) -> Tensor:
+        output: Tensor = self.layer(values * self.scale)
+        return output
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "expected", "reason"),
+    [
+        (OwnParameter(), (4,), VmapKernel, "no closed form for the model"),
+        (nn.Sequential(nn.LSTM(4, 5, batch_first=True), Last(), nn.Linear(5, 3)), (3, 4), None, "LSTM"),
+        (UsesFunction(), (4,), LoopKernel, "custom autograd function"),
+        (TimeFirst(), (2, 4), VmapKernel, "not kept apart"),
+        (TimeFirst(), (3, 4), VmapKernel, "records must come first"),
+    ],
+)
+def test_other_models_fall_back_say_so_and_are_right(
+    module: nn.Module, shape: tuple[int, ...], expected: type | None, reason: str
+) -> None:
+    records, model = some_records(5, *shape), FlatModel(module)
+    with pytest.warns(SlowKernelWarning, match=reason):
+        kernel = make_kernel(model, loss, records)
+    assert expected is None or type(kernel) is expected
+    reference = LoopKernel(model, loss).clipped_sum(records, 0.3)
+    assert torch.allclose(kernel.clipped_sum(records, 0.3).total, reference.total, rtol=1e-4, atol=1e-6)
+
+
+def test_a_damaged_record_does_not_stop_the_probe() -> None:
+    records = some_records()
+    records.inputs[0][0] = float("nan")
+    assert isinstance(make_kernel(FlatModel(perceptron(nn.Tanh())), loss, records), GhostKernel)
+    assert make_kernel(FlatModel(perceptron(nn.Tanh())), loss, some_records(1)).name == "ghost"
+
+
+def test_bad_input_in_clear_words() -> None:
+    with pytest.raises(InputError, match="data set is empty"):
+        make_kernel(FlatModel(perceptron()), loss, some_records(0))
+    with pytest.raises(InputError, match="no trainable parameter"):
+        FlatModel(perceptron().requires_grad_(False))
+    with pytest.raises(InputError, match="float16"):
+        FlatModel(perceptron().half())
+    with pytest.raises(InputError, match="scalar"):
+        make_kernel(FlatModel(perceptron()), lambda output, targets: loss(output, targets).mean(), some_records())
+    with pytest.raises(InputError, match="inputs=\\(\\)"):
+        Records((), torch.zeros(3))
+    model = FlatModel(perceptron())
+    model.values.data[0] = float("nan")
+    with pytest.raises(PrivacyRefusal, match="NaN or infinite parameter"):
+        make_kernel(model, loss, some_records())

@@ -1,0 +1,189 @@
+"""The noisy step: what is released has the stated distribution, lies on the grid and is divided by a public
+constant.
+
+Statistical tests use seeded noise, so they pass or fail for good; the thresholds are for a false-alarm rate
+of 1e-6.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy import stats
+from torch import Tensor, nn
+
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.sampling import Secure, Seeded
+from rpdp.training import FlatModel, NoisyStep, Records, StepSettings, grid_spacing, make_kernel
+from rpdp.training.noise import BLOCK, release_
+
+FALSE_ALARM = 1e-6
+SETTINGS = StepSettings(clip_norm=0.5, noise_multiplier=2.0, normaliser=16.0)
+
+
+def loss(output: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(output, targets, reduction="none")
+
+
+def some_records(count: int = 40) -> Records:
+    generator = torch.Generator().manual_seed(3)
+    inputs = torch.randn(count, 5, generator=generator)
+    return Records.of(inputs, torch.randint(3, (count,), generator=generator))
+
+
+def perceptron(hidden: int = 400) -> nn.Module:
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(5, hidden), nn.Tanh(), nn.Linear(hidden, 3))
+
+
+def make_step(module: nn.Module, settings: StepSettings = SETTINGS, seed: int = 1) -> NoisyStep:
+    model = FlatModel(module)
+    kernel = make_kernel(model, loss, some_records())
+    return NoisyStep(kernel, torch.optim.SGD([model.values], lr=0.1), settings, Seeded(seed))
+
+
+def released(step: NoisyStep, drawn: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Tensor:
+    step.release(some_records(), drawn)
+    gradient = step.kernel.model.values.grad
+    assert gradient is not None
+    return gradient.clone()
+
+
+def p_value(values: Tensor, std: float) -> float:
+    """That the values are N(0, std²): the smaller of a Kolmogorov–Smirnov and a variance test."""
+    scaled = values.double().numpy() / std
+    count = len(scaled)
+    shape = float(stats.kstest(scaled, "norm").pvalue)
+    chi = float(stats.chi2.cdf((scaled**2).sum(), count))
+    return min(shape, 2 * min(chi, 1 - chi))
+
+
+@pytest.mark.parametrize("count", [0, 1, 30])
+def test_release_is_the_clipped_sum_plus_noise_over_the_normaliser(count: int) -> None:
+    step, drawn = make_step(perceptron()), np.arange(count)
+    exact = step.kernel.clipped_sum(some_records().select(drawn), SETTINGS.clip_norm).total
+    noise = released(step, drawn) - exact / SETTINGS.normaliser
+    std = SETTINGS.noise_std / SETTINGS.normaliser
+    assert p_value(noise, std) > FALSE_ALARM
+    assert p_value(noise, 0.9 * std) < FALSE_ALARM
+    assert p_value(noise, 1.1 * std) < FALSE_ALARM
+    # A normaliser that follows the batch size would show as another deviation.
+    assert p_value(noise, SETTINGS.noise_std / (count + 1)) < FALSE_ALARM
+
+
+def test_noise_is_fresh_in_every_step_and_repeats_with_the_seed() -> None:
+    nothing = np.arange(0)
+    step = make_step(perceptron())
+    first, second = released(step, nothing), released(step, nothing)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, released(make_step(perceptron()), nothing))
+    assert not torch.equal(first, released(make_step(perceptron(), seed=2), nothing))
+
+
+@pytest.mark.parametrize("std", [1.0, 0.37, 1e-5, 3e4])
+def test_the_noisy_sum_lies_on_a_public_power_of_two_grid(std: float) -> None:
+    spacing = grid_spacing(std)
+    assert math.log2(spacing).is_integer()
+    assert std * 2.0**-21 < spacing <= std * 2.0**-20
+    total = torch.linspace(-std, std, 1000, dtype=torch.float64)
+    release_(total, std, 1.0, Seeded(5))
+    assert torch.equal(total, (total / spacing).round() * spacing)
+    off_grid = total + spacing / 3
+    assert not torch.equal(off_grid, (off_grid / spacing).round() * spacing)
+
+
+def test_blocks_have_independent_noise() -> None:
+    total = torch.zeros(2 * BLOCK + 5)
+    release_(total, 1.0, 1.0, Seeded(6))
+    one, two = total[:BLOCK], total[BLOCK : 2 * BLOCK]
+    assert p_value(total, 1.0) > FALSE_ALARM
+    assert abs(float((one * two).mean())) < 5 / math.sqrt(BLOCK)  # false alarm 6e-7
+
+
+@pytest.mark.parametrize("size", [1, 7, 30])
+def test_micro_batches_give_the_same_release(size: int) -> None:
+    small = StepSettings(SETTINGS.clip_norm, SETTINGS.noise_multiplier, SETTINGS.normaliser, micro_batch=size)
+    drawn = np.arange(30)
+    whole = released(make_step(perceptron()), drawn)
+    pieces = released(make_step(perceptron(), small), drawn)
+    assert torch.allclose(pieces, whole, rtol=0, atol=4 * grid_spacing(SETTINGS.noise_std))
+
+
+def test_the_optimiser_moves_the_model_by_the_release() -> None:
+    step = make_step(perceptron())
+    before = step.kernel.model.values.detach().clone()
+    diagnostics = step(some_records(), np.arange(9))
+    release = step.kernel.model.values.grad
+    assert release is not None
+    assert torch.allclose(step.kernel.model.values.detach(), before - 0.1 * release, rtol=1e-6, atol=1e-7)
+    first = next(step.kernel.model.module.parameters()).detach().reshape(-1)
+    assert torch.equal(first, step.kernel.model.values.detach()[: len(first)])
+    assert diagnostics.count == 9
+    assert diagnostics.norms.shape == (9,)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
+def test_any_optimiser_learns(kind: type[torch.optim.Optimizer]) -> None:
+    records = some_records()
+    records = Records(records.inputs, (records.inputs[0][:, 0] > 0).long())
+    model = FlatModel(perceptron(hidden=10))
+    kernel = make_kernel(model, loss, records)
+    optimiser = kind([model.values], lr=0.05)  # type: ignore[call-arg]
+    step = NoisyStep(kernel, optimiser, StepSettings(1.0, 0.2, 20.0), Seeded(0))
+    before = float(kernel.record_losses(records).detach().mean())
+    for _ in range(30):
+        step(records, np.arange(len(records)))
+    assert float(kernel.record_losses(records).detach().mean()) < 0.8 * before
+
+
+def test_a_damaged_record_contributes_zero_and_nothing_else_changes() -> None:
+    step = make_step(perceptron())
+    records = some_records()
+    damaged = records.inputs[0].clone()
+    damaged[4] = float("nan")
+    step.release(Records.of(damaged, records.targets), np.arange(8))
+    assert step.kernel.model.values.grad is not None
+    found = step.kernel.model.values.grad.clone()
+    expected = released(make_step(perceptron()), np.array([0, 1, 2, 3, 5, 6, 7]))
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_non_finite_model_releases_nothing() -> None:
+    step = make_step(perceptron())
+    step.kernel.model.values.data[3] = float("inf")
+    with pytest.raises(PrivacyRefusal, match="NaN or infinite parameter"):
+        step(some_records(), np.arange(3))
+    assert step.kernel.model.values.grad is None
+
+
+def test_secure_randomness_is_no_simulation() -> None:
+    model = FlatModel(perceptron())
+    kernel = make_kernel(model, loss, some_records())
+    step = NoisyStep(kernel, torch.optim.SGD([model.values], lr=0.1), SETTINGS, Secure())
+    assert not step.is_simulation
+    assert make_step(perceptron()).is_simulation
+    assert p_value(released(step, np.arange(0)), SETTINGS.noise_std / SETTINGS.normaliser) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("noise_multiplier", 0.0), ("noise_multiplier", math.nan), ("normaliser", -1.0), ("clip_norm", 0.0)],
+)
+def test_wrong_settings_are_named(name: str, value: float) -> None:
+    good: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 1.0, "normaliser": 1.0}
+    with pytest.raises(InputError, match=f"{name}={value} must be positive"):
+        StepSettings(**{**good, name: value})
+    with pytest.raises(InputError, match="micro_batch=0"):
+        StepSettings(1.0, 1.0, 1.0, micro_batch=0)
+
+
+def test_an_optimiser_of_other_tensors_is_refused() -> None:
+    step = make_step(perceptron())
+    other = torch.optim.SGD(step.kernel.model.module.parameters(), lr=0.1)
+    with pytest.raises(InputError, match=r"exactly \[model.values\]"):
+        NoisyStep(step.kernel, other, SETTINGS, Seeded(0))

@@ -66,3 +66,25 @@ def test_a_budget_of_nothing_buys_nothing() -> None:
     assert curve.epsilon(0.5) == 0.0  # δ alone covers it
     assert curve.sampling_probability(0.0) == 0.0
     assert curve.sampling_probability(1e-9) == 1.0
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-11, 1e-15])
+def test_a_price_hardly_depends_on_its_company(delta: float) -> None:
+    """Priced alone or among others, a certified probability stays within its budget."""
+    curve = PrivacyCurve(Schedule(20, 5, participation=0.5), noise_multiplier=1.0, delta=delta)
+    budgets = np.array([0.3, 0.5, 1.0, 3.0])
+    q, cost = curve.certify(budgets)
+    alone = np.array([curve.epsilon(float(value)) for value in q])
+    assert (cost <= budgets).all()
+    assert (alone <= budgets * (1 + 1e-6)).all()
+
+
+def test_a_harmless_cap_on_a_long_run_changes_nothing() -> None:
+    """More than 2048 possible counts are shortened where the mass is not."""
+    uncapped = Schedule(100_000, 1, participation=1e-4)
+    with_cap = Schedule(100_000, 1, participation=1e-4, max_participations=50_000)
+    free = PrivacyCurve(uncapped, noise_multiplier=2.0, delta=1e-5).bounds(0.1)
+    capped = PrivacyCurve(with_cap, noise_multiplier=2.0, delta=1e-5).bounds(0.1)
+    assert capped.upper[0] == pytest.approx(free.upper[0], rel=2e-3)
+    assert capped.lower[0] <= free.upper[0]
+    assert with_cap.expected_participations == pytest.approx(10)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpdp import PublicPlan, SiloPlan, errors
-from rpdp.planning import TUNED_ON_BUDGETS, assignment
+from rpdp.planning import TUNED_ON_BUDGETS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -168,7 +168,7 @@ def test_refused_for_privacy_is_exit_code_3(rpdp: Command, budgets: Path, monkey
     def break_the_promise(*_: object) -> None:
         raise errors.PrivacyRefusal("no plan was made")
 
-    monkeypatch.setattr(assignment, "_recheck", break_the_promise)
+    monkeypatch.setattr(SiloPlan, "_check_promise", break_the_promise)
     refused = rpdp("plan", *RUN, *POLICY, "-b", budgets)
     assert (refused.code, refused.out, refused.err) == (3, "", "error: no plan was made\n")
     assert rpdp("plan", *RUN, *POLICY, "-b", budgets, "--json").json == {

@@ -194,6 +194,29 @@ def test_an_altered_silo_plan_is_refused(tmp_path: Path, silo: SiloPlan, column:
     index = table.column_names.index(column)
     changed = pa.array(values, type=table.field(column).type)
     pq.write_table(table.set_column(index, table.field(column), changed), path)
+    with pytest.raises(PrivacyRefusal):
+        SiloPlan.read(path)
+
+
+def test_a_column_of_another_type_is_refused(tmp_path: Path, silo: SiloPlan) -> None:
+    """The same bytes read as whole numbers would put every record into every batch."""
+    path = tmp_path / "silo.parquet"
+    silo.write(path)
+    table = pq.read_table(path)
+    whole = pa.array(silo.q.view(np.int64))
+    pq.write_table(table.set_column(table.column_names.index("q"), "q", whole), path)
+    with pytest.raises(PlanError, match="column q is int64"):
+        SiloPlan.read(path)
+
+
+def test_what_the_estimator_said_is_in_the_fingerprint(tmp_path: Path, table: BudgetTable) -> None:
+    plan = public().assign(table, estimator="scf")
+    path = tmp_path / "silo.parquet"
+    plan.write(path)
+    stored = pq.read_table(path)
+    meta = json.loads(stored.schema.metadata[b"rpdp"])
+    meta["facts"]["violation"] = 0.5
+    pq.write_table(stored.replace_schema_metadata({b"rpdp": json.dumps(meta).encode()}), path)
     with pytest.raises(TamperedPlanError):
         SiloPlan.read(path)
 

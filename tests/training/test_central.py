@@ -242,7 +242,7 @@ def test_records_that_the_plan_does_not_cover_are_refused() -> None:
 
 def test_a_plan_over_budget_is_refused() -> None:
     plan = public().assign(budgets())
-    with pytest.raises(PrivacyRefusal, match="60 records of the plan cost more than their budget"):
+    with pytest.raises(PrivacyRefusal, match="60 costs above their budget"):
         train(replace(plan, cost=plan.budget * 1.01))
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MOST_COUNTS = 2048
 """An explicit list longer than this is rounded up to about this many counts."""
 
+_NEGLIGIBLE_MASS = 1e-18
+
 _NEGLIGIBLE_LOG_WEIGHT = np.log(1e-18)
 """Tilted weights below this share of the largest change a result by less than the stated numerical error."""
 
@@ -99,10 +101,7 @@ class BinomialCount:
 
 @dataclass(frozen=True)
 class ExplicitCount:
-    """Any distribution of k, as a list: capped, exactly k, or the first rounds of a longer run.
-
-    `counts` is an arithmetic sequence that ends at the largest possible k.
-    """
+    """Any distribution of k, as a rising list of counts: capped, exactly k, or the first rounds of a longer run."""
 
     counts: NDArray[np.int64]
     log_probabilities: FloatArray
@@ -114,13 +113,16 @@ class ExplicitCount:
 
     @classmethod
     def from_probabilities(cls, probabilities: FloatArray) -> ExplicitCount:
-        """From Pr[0], Pr[1], …; a long list is rounded up to a coarser one."""
+        """From Pr[0], Pr[1], …; a long list is shortened by rounding counts up.
+
+        Counts keep a gap of 1 (more only if thousands carry weight) where all but 1e-18 of the mass lies; fewer rounds
+        become the first of them, and the negligible rest above becomes the largest count of all.
+        """
         largest = probabilities.size - 1
-        gap = max(1, -(-largest // _MOST_COUNTS))
-        groups = (largest - np.arange(largest + 1)) // gap  # whole gaps below the largest: rounds k up
-        count = int(groups.max()) + 1
-        mass = np.bincount(groups, weights=probabilities, minlength=count)[::-1]
-        counts = largest - gap * np.arange(count)[::-1]
+        if largest <= _MOST_COUNTS:
+            counts, mass = np.arange(largest + 1), probabilities
+        else:
+            counts, mass = _shortened(probabilities)
         with np.errstate(divide="ignore"):
             return cls(counts, np.log(mass / mass.sum()))
 
@@ -156,14 +158,31 @@ class ExplicitCount:
         first, last = int(carrying[0]), int(carrying[-1])
         weights = np.exp(exponents[:, first : last + 1])
         weights[:, 0] += np.exp(exponents[:, :first]).sum(axis=1)  # fewer rounds cost less: round them up
+        weights[:, -1] += np.exp(exponents[:, last + 1 :]).sum(axis=1)  # within the stated numerical error
         weights /= weights.sum(axis=1, keepdims=True)
-        gap = int(self.counts[-1] - self.counts[-2]) if self.counts.size > 1 else 1
-        base = integer_power(spectrum, gap)
+        counts = self.counts[first : last + 1]
         result = np.zeros_like(spectrum) + weights[:, -1:]
-        for column in range(weights.shape[1] - 2, -1, -1):
-            result *= base
+        powers: dict[int, ComplexArray] = {}
+        for column in range(counts.size - 2, -1, -1):
+            gap = int(counts[column + 1] - counts[column])
+            if gap not in powers:
+                powers[gap] = integer_power(spectrum, gap)
+            result *= powers[gap]
             result += weights[:, column : column + 1]
-        return result * integer_power(spectrum, int(self.counts[first]))
+        return result * integer_power(spectrum, int(counts[0]))
+
+
+def _shortened(probabilities: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+    """Counts and masses of a long list, rounded up to about `_MOST_COUNTS` counts."""
+    largest = probabilities.size - 1
+    from_below, from_above = np.cumsum(probabilities), np.cumsum(probabilities[::-1])[::-1]
+    low = int(np.searchsorted(from_below, _NEGLIGIBLE_MASS))
+    high = min(largest, int(np.searchsorted(-from_above, -_NEGLIGIBLE_MASS)))
+    gap = max(1, -(-(high - low) // _MOST_COUNTS))
+    counts = np.unique(np.concatenate([np.arange(high, low - 1, -gap), [largest]]))
+    rounded_up = np.searchsorted(counts, np.arange(largest + 1))
+    mass = np.bincount(rounded_up, weights=probabilities, minlength=counts.size)
+    return counts, np.asarray(mass, dtype=np.float64)
 
 
 def integer_power(base: ComplexArray, exponent: int) -> ComplexArray:

@@ -96,12 +96,12 @@ def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accu
         return np.where(removing[0] >= adding[0], removing, adding)
 
     result = guide.bound.copy()
-    guess, steepness = guide.bound.copy(), guide.theta.copy()
+    guess, steepness, theta = guide.bound.copy(), guide.theta.copy(), guide.theta.copy()
     rows = np.flatnonzero((guess > 0.0) & (guess < _LARGEST_EPSILON))
     for _ in range(_MOST_PASSES):
         if rows.size == 0:
             break
-        tilts = _choose_tilt(q[rows], run, guess[rows], delta, guide.theta[rows])
+        tilts = _choose_tilt(q[rows], run, guess[rows], delta, theta[rows])
         grid = _choose_grid(q[rows], run, guess[rows], steepness[rows], accuracy, tilts, _LOST_SHARE * delta)
         found, steepness[rows] = _in_batches(solve, grid, np.inf)
         result[rows] = np.minimum(found, result[rows])
@@ -264,7 +264,7 @@ def _curve(loss: TiltedLoss) -> tuple[FloatArray, FloatArray]:
 
 
 def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
-    """The smallest ε ≥ 0 with δ(ε) ≤ delta, infinity where the window ends before it; and how steeply δ falls there."""
+    """The smallest ε ≥ 0 with δ(ε) ≤ delta, infinity where none is known; and how steeply δ falls there."""
     at_points, slope = _curve(loss)
     enough = at_points <= delta
     index = np.argmax(enough, axis=1)
@@ -279,7 +279,15 @@ def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
         fall = np.log(slope[rows, index] / slope[rows, np.minimum(index + 1, slope.shape[1] - 1)]) / loss.spacing
     steepness = np.clip(np.where(np.isnan(fall), 0.0, fall), _LEAST_STEEPNESS, LARGEST_ORDER)
     solved = enough[rows, index] & np.isfinite(epsilon)
-    return np.stack([np.where(solved, epsilon, np.inf), steepness])
+    return np.stack([np.where(solved, epsilon, _beyond_the_window(loss, delta)), steepness])
+
+
+def _beyond_the_window(loss: TiltedLoss, delta: float) -> FloatArray:
+    """The ε right of the window where the error, all that is left there, has fallen to δ; infinity without a tilt."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error_gone = (np.log(loss.error) + loss.log_mass - np.log(delta)) / loss.tilt
+    last = loss.losses[:, -1] + loss.spacing
+    return np.where(loss.tilt > 0.0, np.maximum(np.maximum(error_gone, last), 0.0), np.inf)
 
 
 def _delta_at(loss: TiltedLoss, epsilon: float) -> FloatArray:

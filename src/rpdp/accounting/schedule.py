@@ -44,21 +44,26 @@ class Schedule:
     participations: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        require_count("rounds", self.rounds, most=MOST_ROUNDS)
-        require_count("local_steps", self.local_steps, most=MOST_LOCAL_STEPS)
+        self._keep("rounds", require_count("rounds", self.rounds, most=MOST_ROUNDS))
+        self._keep("local_steps", require_count("local_steps", self.local_steps, most=MOST_LOCAL_STEPS))
         if (self.participation is None) == (self.participations is None):
             raise InputError(
                 "give either participation=λ (a coin per round) or participations=k (exactly k rounds); "
                 f"got participation={self.participation}, participations={self.participations}"
             )
         if self.participation is not None:
-            require_fraction("participation", self.participation)
+            self._keep("participation", require_fraction("participation", self.participation))
         if self.participations is not None:
-            require_count("participations", self.participations, most=self.rounds)
+            self._keep("participations", require_count("participations", self.participations, most=self.rounds))
         if self.max_participations is not None:
             if self.participation is None:
                 raise InputError("max_participations goes with participation=λ; exactly k rounds need no cap")
-            require_count("max_participations", self.max_participations, most=self.rounds)
+            cap = require_count("max_participations", self.max_participations, most=self.rounds)
+            self._keep("max_participations", cap)
+
+    def _keep(self, name: str, value: float) -> None:
+        """Plain Python numbers, so that equal schedules have equal fingerprints."""
+        object.__setattr__(self, name, value)
 
     @property
     def steps(self) -> int:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.checks import require_delta
-from rpdp.errors import PrivacyRefusal
 from rpdp.planning.estimators import estimator_named
 from rpdp.planning.silo_plan import SiloPlan, Status
 
@@ -31,7 +30,6 @@ def assign(public: PublicPlan, budgets: BudgetTable, *, estimator: str, lifetime
     )
     usable = np.where(delta_short, 0.0, allowed.epsilon) if delta_short.any() else allowed.epsilon
     estimate = estimator_named(estimator)(public.curve, usable)
-    _recheck(estimate, usable)
     return SiloPlan(
         public=public,
         ids=budgets.ids,
@@ -50,17 +48,6 @@ def _delta_of_subjects(public: PublicPlan, budgets: BudgetTable, lifetime_delta:
     if lifetime_delta is None and budgets.delta is None and budgets.subjects is not None:
         return public.delta
     return lifetime_delta
-
-
-def _recheck(estimate: Estimate, budgets: NDArray[np.float64]) -> None:
-    """The promise, checked once more whatever the estimator did."""
-    over = np.flatnonzero(~(estimate.cost <= budgets))
-    out_of_range = np.flatnonzero(~((estimate.q >= 0.0) & (estimate.q <= 1.0)))
-    if over.size or out_of_range.size:
-        raise PrivacyRefusal(
-            f"the estimator returned {over.size:,} costs above their budget and {out_of_range.size:,} probabilities "
-            "outside [0, 1]; no plan was made. This is a defect: please report it"
-        )
 
 
 def _status(estimate: Estimate, delta_short: NDArray[np.bool_]) -> NDArray[np.uint8]:

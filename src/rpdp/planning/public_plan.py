@@ -69,6 +69,10 @@ class PublicPlan:
         object.__setattr__(self, "weights", _checked_weights(self.weights))
         if self.accountant not in ACCOUNTANTS:
             raise InputError(f"accountant={self.accountant!r} must be one of {', '.join(ACCOUNTANTS)}")
+        if isinstance(self.notes, str) or not all(isinstance(note, str) for note in self.notes):
+            raise InputError(f"notes={self.notes!r} must be a list of texts")
+        if not isinstance(self.model_fingerprint, str | None):
+            raise InputError(f"model_fingerprint={self.model_fingerprint!r} must be text")
         object.__setattr__(self, "notes", tuple(self.notes))
 
     @cached_property
@@ -159,7 +163,9 @@ def _canonical(settings: dict[str, Any]) -> str:
 def _checked_weights(weights: float | Mapping[str, float]) -> float | Mapping[str, float]:
     if not isinstance(weights, Mapping):
         return require_positive("weights", weights)
-    checked = {str(silo): require_number(f"weights[{silo!r}]", value) for silo, value in sorted(weights.items())}
+    if not all(isinstance(silo, str) for silo in weights):
+        raise InputError(f"weights={dict(weights)} must be by silo id, which is text")
+    checked = {silo: require_number(f"weights[{silo!r}]", value) for silo, value in sorted(weights.items())}
     if not checked or min(checked.values()) < 0.0 or sum(checked.values()) <= 0.0:
         raise InputError(f"weights={dict(weights)} must not be negative and must not all be 0")
     return MappingProxyType(checked)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pa_parquet
 
-from rpdp.errors import PlanError, TamperedPlanError
+from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from rpdp.planning.public_plan import PublicPlan
 
 FORMAT = "rpdp-silo-plan/1"
+COLUMN_TYPES = {
+    "budget": np.dtype(np.float64),
+    "q": np.dtype(np.float64),
+    "cost": np.dtype(np.float64),
+    "active_rounds": np.dtype(np.int32),
+    "status": np.dtype(np.uint8),
+}
 _MOST_GROUPS = 10
 _META = b"rpdp"
 
@@ -69,8 +76,25 @@ class SiloPlan:
     facts: Mapping[str, float]
 
     def __post_init__(self) -> None:
-        for array in (self.budget, self.q, self.cost, self.active_rounds, self.status):
+        for name, dtype in COLUMN_TYPES.items():
+            array = getattr(self, name)
+            if array.dtype != dtype or array.shape != (len(self.ids),):
+                wanted = f"{len(self.ids):,} × {dtype}"
+                raise PlanError(f"column {name} is {array.dtype} of shape {array.shape}, not {wanted}")
             array.flags.writeable = False
+        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+        self._check_promise()
+
+    def _check_promise(self) -> None:
+        """Nobody over budget, whoever made or stored this plan."""
+        over = int((~(self.cost <= self.budget)).sum())
+        outside = int((~((self.q >= 0.0) & (self.q <= 1.0))).sum())
+        rounds = int((~((self.active_rounds >= 0) & (self.active_rounds <= self.public.schedule.rounds))).sum())
+        if over or outside or rounds:
+            raise PrivacyRefusal(
+                f"this plan has {over:,} costs above their budget, {outside:,} probabilities outside [0, 1] and "
+                f"{rounds:,} records active in rounds that do not exist; it is not used. Make it anew with assign()"
+            )
 
     def __len__(self) -> int:
         return len(self.q)
@@ -122,6 +146,7 @@ class SiloPlan:
         """The plan in numbers, for machines and for the table that people read. Stays in the silo."""
         drawn = self.q > 0.0
         expected_draws = self.q * self.public.schedule.expected_participations * self.public.schedule.local_steps
+        expected_draws *= self.active_rounds / self.public.schedule.rounds
         return {
             "records": len(self),
             "estimator": self.estimator,
@@ -145,12 +170,15 @@ class SiloPlan:
             raise PlanError(f"no record {record!r} in this plan of {len(self):,} records")
         return _explanation(self, record, row)
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """SHA-256 over the public plan and every column."""
-        digest = hashlib.sha256(f"{FORMAT}\n{self.public.fingerprint}\n{self.estimator}\n".encode())
+        """SHA-256 over the public plan, what the estimator said, and every column with its type; never cached."""
+        facts = json.dumps(dict(self.facts), sort_keys=True)
+        digest = hashlib.sha256(f"{FORMAT}\n{self.public.fingerprint}\n{self.estimator}\n{facts}\n".encode())
         digest.update(_digest_of_strings(self.ids))
-        for array in (self.budget, self.q, self.cost, self.active_rounds, self.status):
+        for name, dtype in COLUMN_TYPES.items():
+            array = getattr(self, name)
+            digest.update(f"{name} {dtype} {array.size}\n".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
@@ -227,8 +255,8 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
             f"{opening} It sits this run out: even the smallest sampling probability would cost more over "
             f"{schedule.describe()} at σ = {public.noise_multiplier:.4g}. Fewer rounds or more noise would let it in."
         )
-    draws = q * schedule.expected_participations * schedule.local_steps
     active = int(plan.active_rounds[row])
+    draws = q * schedule.expected_participations * schedule.local_steps * active / schedule.rounds
     realised = _given_realised(plan, q, active)
     chance = "It is in every batch" if q >= 1.0 else f"It is drawn into each local step with probability {q:.4g}"
     rounds = "" if active == schedule.rounds else f" It is active in the first {active} of {schedule.rounds} rounds."
@@ -243,9 +271,9 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
 def _given_realised(plan: SiloPlan, q: float, active: int) -> str:
     """The cost given a realised number of rounds, labelled; nothing where the number is fixed."""
     schedule = plan.public.schedule
-    if schedule.participations is not None or schedule.participation == 1.0:
-        return ""
     count = schedule.count(active)
+    if count.probabilities().max() > 1.0 - 1e-12:
+        return ""
     often = int(np.searchsorted(np.cumsum(count.probabilities()), 0.95))
     given = plan.public.curve.given(often).epsilon(q)
     return (

@@ -16,7 +16,7 @@ import torch
 
 from rpdp.budgets import BudgetTable
 from rpdp.checks import require_count, require_positive
-from rpdp.errors import InputError, PlanError, PrivacyRefusal
+from rpdp.errors import InputError, PlanError
 from rpdp.sampling import PoissonSampler
 from rpdp.training.choose import make_kernel
 from rpdp.training.flat import FlatModel
@@ -112,7 +112,7 @@ def train_central(
     | several rounds, all joined | rounds × local steps; a record of `scf` is active in its first rounds only |
     | a round might be sat out | `PlanError`: the plan's price counts on it |
     | another number of records, or other ids | `PlanError` |
-    | a cost above its budget | `PrivacyRefusal` |
+    | a cost above its budget | cannot be: `SiloPlan` refuses to exist |
     | no records | `InputError` |
     | a record with NaN in its data | contributes zero, is drawn and charged as planned; the run goes on |
     | q = 0 | never drawn |
@@ -183,9 +183,6 @@ def require_covered(plan: SiloPlan, records: Records, record_ids: Sequence[str] 
             f"{len(records):,} records and a plan for {len(plan):,}: every record needs its own budget; make the plan "
             "from the budgets of exactly these records"
         )
-    over = int((~(plan.cost <= plan.budget)).sum())
-    if over:
-        raise PrivacyRefusal(f"{over:,} records of the plan cost more than their budget; make the plan with assign()")
     if record_ids is None:
         return
     given, planned = np.asarray(record_ids, dtype=np.str_), np.asarray(plan.ids.to_pylist(), dtype=np.str_)

@@ -1,4 +1,4 @@
-"""The curve ε*(q): the numbers of the design note, monotonicity, and refusals."""
+"""The curve ε*(q): the numbers of privacy.md, monotonicity, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATED = 1.003
     ],
     ids=["poisson", "capped", "exact"],
 )
-def test_numbers_of_the_design_note(schedule: Schedule, pld: float, rdp: float) -> None:
+def test_numbers_at_the_mnist_setting(schedule: Schedule, pld: float, rdp: float) -> None:
     assert PrivacyCurve(schedule, **MNIST).epsilon(1.0) == pytest.approx(pld, abs=0.01)
     assert PrivacyCurve(schedule, **MNIST, accountant="rdp").epsilon(1.0) == pytest.approx(rdp, abs=0.01)
 

@@ -48,7 +48,7 @@ def test_certified_and_binary_search_agree(curve: PrivacyCurve) -> None:
     assert (one.active_rounds == 15).all()
 
 
-def test_scf_overspends_as_the_design_note_says(curve: PrivacyCurve) -> None:
+def test_scf_overspends_at_the_mnist_setting(curve: PrivacyCurve) -> None:
     """The authors' list at the MNIST setting: R² above 0.999, and yet a record with ε = 0.1 would spend 0.124."""
     fit = fit_curve(curve)
     assert fit.r_squared > 0.9998

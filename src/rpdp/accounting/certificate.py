@@ -3,8 +3,9 @@
 Nothing is interpolated. The inverse only ever returns sampling probabilities that were priced themselves, so a
 certificate is a table of (q, cost) and a look-up. The table is built where budgets fall: coarse knots (four per
 octave of q) bracket a budget, and the bracket is filled with nodes so close that stepping down to the next one costs
-at most `NODE_GAP` of the budget. Which nodes exist depends on the curve alone, never on what was asked before, so
-answers do not change when a curve is read.
+at most `NODE_GAP` of the budget. Where nodes are placed follows from the prices of the knots, not from what was asked
+before. Prices of the same q alone and in a batch can differ slightly (transforms of a batch share one length): each
+is a valid bound, but two certificates may choose neighbouring nodes.
 """
 
 from __future__ import annotations

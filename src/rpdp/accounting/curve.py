@@ -184,7 +184,7 @@ class PrivacyCurve:
         """Rényi bounds at orders interpolated between those that are best at fixed knots, two per octave of q.
 
         Any order gives a valid bound, so only tightness is at stake, and the best orders change slowly with q. Knots
-        are fixed so that the price of a q does not depend on what it is priced together with.
+        are fixed so that the orders do not depend on what a q is priced together with.
         """
         position = -np.log2(q) * _GUIDES_PER_OCTAVE
         above = np.floor(position).astype(np.int64)

@@ -13,7 +13,7 @@ its cost over the whole run, and the number of rounds a record may be active so 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy import optimize
@@ -183,7 +183,6 @@ def _all_rounds(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> NDArray[np
     return np.full(budgets.shape, curve.schedule.rounds, dtype=np.int32)
 
 
-EstimatorName = Literal["certified", "scf", "binary_search"]
 ESTIMATORS: dict[str, Estimator] = {"certified": certified, "scf": scf, "binary_search": binary_search}
 
 

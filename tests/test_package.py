@@ -11,12 +11,17 @@ import rpdp
 
 PUBLIC = {
     "BudgetTable",
+    "Evaluation",
+    "Policy",
     "PrivacyCurve",
     "PublicPlan",
+    "Recipe",
     "Schedule",
+    "Silo",
     "SiloPlan",
     "calibrate_noise",
     "errors",
+    "simulate",
 }
 """The names of design/architecture.md that exist so far."""
 

@@ -15,18 +15,28 @@ if TYPE_CHECKING:
     from rpdp.accounting import Schedule as Schedule
     from rpdp.accounting import calibrate_noise as calibrate_noise
     from rpdp.budgets import BudgetTable as BudgetTable
+    from rpdp.federation import Evaluation as Evaluation
+    from rpdp.federation import Policy as Policy
+    from rpdp.federation import Silo as Silo
+    from rpdp.federation import simulate as simulate
     from rpdp.planning import PublicPlan as PublicPlan
+    from rpdp.planning import Recipe as Recipe
     from rpdp.planning import SiloPlan as SiloPlan
 
 __version__ = "0.1.0"
 
 _HOME_OF = {
     "BudgetTable": "rpdp.budgets",
+    "Evaluation": "rpdp.federation",
+    "Policy": "rpdp.federation",
     "PrivacyCurve": "rpdp.accounting",
     "PublicPlan": "rpdp.planning",
+    "Recipe": "rpdp.planning",
     "Schedule": "rpdp.accounting",
+    "Silo": "rpdp.federation",
     "SiloPlan": "rpdp.planning",
     "calibrate_noise": "rpdp.accounting",
+    "simulate": "rpdp.federation",
 }
 
 __all__ = [

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def require_count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
@@ -43,6 +48,15 @@ def require_fraction(name: str, value: object) -> float:
     if not 0 < number <= 1:
         raise InputError(f"{name}={number} must be above 0 and at most 1")
     return number
+
+
+def require_choice(name: str, value: object, choices: Sequence[str]) -> str:
+    """One of the names, with the nearest one offered for a misspelled one."""
+    if isinstance(value, str) and value in choices:
+        return value
+    close = get_close_matches(value, choices, n=1, cutoff=0.5) if isinstance(value, str) else []
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise InputError(f"{name}={value!r} must be one of {', '.join(choices)}{hint}")
 
 
 def require_delta(name: str, value: object) -> float:

@@ -45,14 +45,15 @@ def train_plain(
     sampler, local = PoissonSampler(q), LocalView(q * steps)
     for number in range(steps):
         drawn = sampler.draw(randomness.child("step", number, "draw"))
-        model.values.grad = _mean_gradient(model, loss, records.select(drawn), normaliser)
+        model.values.grad = mean_gradient(model, loss, records.select(drawn), normaliser)
         made.step()
         local.add(drawn, model.values.new_zeros(0), float("inf"))
     model.require_finite()
     return CentralResult(model, randomness.is_simulation, local)
 
 
-def _mean_gradient(model: FlatModel, loss: PerRecordLoss, batch: Records, normaliser: float) -> Tensor:
+def mean_gradient(model: FlatModel, loss: PerRecordLoss, batch: Records, normaliser: float) -> Tensor:
+    """The sum of the records' gradients over a constant: no clipping, no noise."""
     if len(batch) == 0:
         return torch.zeros_like(model.values.data)
     output = model.module(*[model.prepare(tensor) for tensor in batch.inputs])

@@ -115,6 +115,29 @@ class BudgetTable:
             raise BudgetError(f"no record {record!r} among {len(self):,}; ids are compared exactly")
         return row
 
+    def arranged(self, ids: Sequence[str]) -> BudgetTable:
+        """The same budgets in the order of these record ids; refuses unless both name exactly the same records."""
+        wanted = _strings("record", list(ids))
+        rows = pc.index_in(wanted, value_set=self.ids.combine_chunks())
+        validation.check_ids(wanted, ROWS)
+        if rows.null_count:
+            missing = wanted.filter(pc.is_null(rows))
+            raise BudgetError(
+                f"{len(missing):,} of {len(wanted):,} records have no budget, {missing[0].as_py()!r} first; every "
+                "record needs one: add them to the table"
+            )
+        if len(self) != len(wanted):
+            spare = self.ids.filter(pc.invert(pc.is_in(self.ids, value_set=wanted.combine_chunks())))
+            raise BudgetError(
+                f"{len(spare):,} budgets belong to no record, {spare[0].as_py()!r} first; the table must fit the data: "
+                "remove them, or add the records"
+            )
+        order = rows.combine_chunks()
+        positions = np.asarray(order)
+        delta = None if self.delta is None else self.delta[positions]
+        subjects = None if self.subjects is None else self.subjects.take(order)
+        return BudgetTable(self.ids.take(order), self.epsilon[positions], delta=delta, subjects=subjects)
+
     def subject_sizes(self) -> NDArray[np.int64]:
         """How many records the subject of each record has."""
         if self.subjects is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rpdp.planning.assignment import assign_allowed
 from rpdp.planning.estimators import (
     AUTHORS_CANDIDATES,
     ESTIMATORS,
@@ -15,11 +16,14 @@ from rpdp.planning.estimators import (
 )
 from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
+from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
 from rpdp.planning.silo_plan import Group, SiloPlan, Status
 
 __all__ = [
     "AUTHORS_CANDIDATES",
+    "BACKBONES",
     "ESTIMATORS",
+    "OPTIMISERS",
     "TUNED_ON_BUDGETS",
     "CurveFit",
     "Estimate",
@@ -27,8 +31,10 @@ __all__ = [
     "FrontierPoint",
     "Group",
     "PublicPlan",
+    "Recipe",
     "SiloPlan",
     "Status",
+    "assign_allowed",
     "binary_search",
     "certified",
     "fit_curve",

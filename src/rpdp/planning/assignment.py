@@ -11,9 +11,10 @@ from rpdp.planning.estimators import estimator_named
 from rpdp.planning.silo_plan import SiloPlan, Status
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rpdp.budgets import BudgetTable
+    from rpdp.budgets import BudgetTable, RecordBudgets
     from rpdp.planning.estimators import Estimate
     from rpdp.planning.public_plan import PublicPlan
 
@@ -23,8 +24,15 @@ def assign(public: PublicPlan, budgets: BudgetTable, *, estimator: str, lifetime
     if lifetime_delta is not None:
         require_delta("lifetime_delta", lifetime_delta)
     allowed = budgets.per_record(_delta_of_subjects(public, budgets, lifetime_delta))
+    return assign_allowed(public, budgets.ids, allowed, estimator=estimator)
+
+
+def assign_allowed(
+    public: PublicPlan, ids: pa.ChunkedArray, allowed: RecordBudgets, *, estimator: str = "certified"
+) -> SiloPlan:
+    """As `assign`, from what each record allows by itself; nothing left (0) is a reason to sit out, not an error."""
     delta_short = (
-        np.zeros(len(budgets), dtype=bool)
+        np.zeros(len(ids), dtype=bool)
         if allowed.delta is None
         else allowed.delta < public.delta * (1.0 - 1e-12)  # a δ that went through a file and back
     )
@@ -32,7 +40,7 @@ def assign(public: PublicPlan, budgets: BudgetTable, *, estimator: str, lifetime
     estimate = estimator_named(estimator)(public.curve, usable)
     return SiloPlan(
         public=public,
-        ids=budgets.ids,
+        ids=ids,
         budget=allowed.epsilon,
         q=estimate.q,
         cost=estimate.cost,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from rpdp.accounting import ACCOUNTANTS, Accountant, PrivacyCurve, Schedule
 from rpdp.checks import require_delta, require_number, require_positive
 from rpdp.errors import InputError, PlanError, TamperedPlanError
 from rpdp.planning.assignment import assign
+from rpdp.planning.recipe import Recipe
 
 if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
@@ -39,6 +40,7 @@ class PublicPlan:
         clip_norm: L, the largest influence of one record on one step.
         normaliser: B, the public divisor of the noisy sum; from declared sizes, never from a batch.
         weights: the silos' weights in the average: one number for all, or a mapping by silo; from declared sizes.
+        recipe: how silos train and the server averages; no effect on any cost.
         accountant: "pld" (default) or "rdp".
         model_fingerprint: hash of the model's architecture, if it is fixed already.
         notes: what this plan's promise does not cover, in words.
@@ -56,6 +58,7 @@ class PublicPlan:
     clip_norm: float
     normaliser: float
     weights: float | Mapping[str, float]
+    recipe: Recipe = field(default_factory=Recipe)
     accountant: Accountant = "pld"
     model_fingerprint: str | None = None
     notes: tuple[str, ...] = ()
@@ -67,6 +70,8 @@ class PublicPlan:
             object.__setattr__(self, name, require_positive(name, getattr(self, name)))
         object.__setattr__(self, "delta", require_delta("delta", self.delta))
         object.__setattr__(self, "weights", _checked_weights(self.weights))
+        if not isinstance(self.recipe, Recipe):
+            raise InputError(f"recipe={self.recipe!r} must be a rpdp.Recipe")
         if self.accountant not in ACCOUNTANTS:
             raise InputError(f"accountant={self.accountant!r} must be one of {', '.join(ACCOUNTANTS)}")
         if isinstance(self.notes, str) or not all(isinstance(note, str) for note in self.notes):
@@ -100,6 +105,14 @@ class PublicPlan:
         """
         return assign(self, budgets, estimator=estimator, lifetime_delta=lifetime_delta)
 
+    def weight(self, silo: str) -> float:
+        """The weight of a silo in the average."""
+        if not isinstance(self.weights, Mapping):
+            return self.weights
+        if silo not in self.weights:
+            raise PlanError(f"the plan has no weight for silo {silo!r}; it names {', '.join(self.weights)}")
+        return self.weights[silo]
+
     def with_note(self, note: str) -> PublicPlan:
         """The same plan with one more remark on what it does not cover."""
         return replace(self, notes=(*self.notes, note))
@@ -117,7 +130,8 @@ class PublicPlan:
             if values.pop("format") != FORMAT:
                 raise PlanError(f"this is not a plan of format {FORMAT}")
             schedule = Schedule(**values.pop("schedule"))
-            plan = cls(schedule, **{**values, "notes": tuple(values["notes"])})
+            recipe = Recipe(**values.pop("recipe"))
+            plan = cls(schedule, recipe=recipe, **{**values, "notes": tuple(values["notes"])})
         except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             raise PlanError(f"not a public plan: {type(error).__name__}: {error}") from None
         if plan.fingerprint != claimed:
@@ -150,6 +164,7 @@ class PublicPlan:
             "clip_norm": self.clip_norm,
             "normaliser": self.normaliser,
             "weights": weights,
+            "recipe": self.recipe.settings(),
             "accountant": self.accountant,
             "model_fingerprint": self.model_fingerprint,
             "notes": list(self.notes),

@@ -125,9 +125,9 @@ class SiloPlan:
         if levels.size <= _MOST_GROUPS and np.isin(self.budget, levels).all():
             edges = np.append(levels, np.inf)
         else:
-            low, high = float(self.budget.min()), float(self.budget.max())
+            low, high = float(np.min(self.budget, initial=np.inf, where=self.budget > 0.0)), float(self.budget.max())
             edges = np.append(np.geomspace(low, high, _MOST_GROUPS + 1)[:-1], np.inf)
-        index = np.searchsorted(edges, self.budget, side="right") - 1
+        index = np.maximum(np.searchsorted(edges, self.budget, side="right") - 1, 0)
         return [self._group(np.flatnonzero(index == i)) for i in range(len(edges) - 1) if (index == i).any()]
 
     def _group(self, rows: NDArray[np.int64]) -> Group:
@@ -146,6 +146,7 @@ class SiloPlan:
         """The plan in numbers, for machines and for the table that people read. Stays in the silo."""
         drawn = self.q > 0.0
         expected_draws = self.q * self.public.schedule.expected_participations * self.public.schedule.local_steps
+        used = np.divide(self.cost, self.budget, out=np.zeros_like(self.cost), where=self.budget > 0.0)
         expected_draws *= self.active_rounds / self.public.schedule.rounds
         return {
             "records": len(self),
@@ -158,8 +159,8 @@ class SiloPlan:
             "left_out_delta_too_small": int((self.status == Status.DELTA_TOO_SMALL).sum()),
             "in_every_batch": int((self.status == Status.ALWAYS).sum()),
             "rarely_drawn": int((drawn & (expected_draws < 1.0)).sum()),
-            "largest_share_of_budget_used": float(np.max(self.cost / self.budget)),
-            "mean_share_of_budget_used": float(np.mean(self.cost / self.budget)),
+            "largest_share_of_budget_used": float(np.max(used)),
+            "mean_share_of_budget_used": float(np.mean(used)),
             "groups": [vars(group) for group in self.groups()],
         }
 

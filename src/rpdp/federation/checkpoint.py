@@ -1,0 +1,82 @@
+"""Checkpoints of a simulation: enough to go on to exactly the same model after an interruption.
+
+Random streams are keyed by seed, silo, round and step, so the state of a run is the server's model, the state of its
+backbone, the log, and how often each record was drawn. A file is replaced as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from rpdp.errors import InputError
+from rpdp.federation.evaluation import Score
+from rpdp.federation.result import RoundLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+FORMAT = "rpdp-checkpoint/1"
+NAME = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a simulation after a round. It holds draws of records: sensitive."""
+
+    run: str
+    values: Tensor
+    backbone: dict[str, Tensor]
+    draws: dict[str, NDArray[np.int64]]
+    rounds: tuple[RoundLog, ...]
+
+    def write(self, directory: Path) -> None:
+        """Replace the checkpoint in a directory."""
+        tensors = {"values": self.values.contiguous()}
+        tensors |= {f"backbone/{name}": tensor.contiguous() for name, tensor in self.backbone.items()}
+        tensors |= {f"draws/{silo}": torch.from_numpy(draws.copy()) for silo, draws in self.draws.items()}
+        meta = {"format": FORMAT, "run": self.run, "rounds": json.dumps([asdict(log) for log in self.rounds])}
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh = directory / f".{NAME}.new"
+        save_file(tensors, fresh, metadata=meta)
+        fresh.replace(directory / NAME)
+
+    @classmethod
+    def read(cls, directory: Path) -> Checkpoint | None:
+        """The checkpoint in a directory; None if there is none."""
+        path = directory / NAME
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                meta = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 not a dictionary
+            if meta.get("format") != FORMAT:
+                raise InputError(f"{path}: not a checkpoint of format {FORMAT}; remove it to start anew")
+            return cls(
+                run=meta["run"],
+                values=tensors["values"],
+                backbone=_under("backbone/", tensors),
+                draws={silo: draws.numpy() for silo, draws in _under("draws/", tensors).items()},
+                rounds=tuple(_round(log) for log in json.loads(meta["rounds"])),
+            )
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+            raise InputError(f"{path}: damaged checkpoint ({error}); remove it to start anew") from None
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _round(values: dict[str, Any]) -> RoundLog:
+    score = None if values["score"] is None else Score(**values["score"])
+    return RoundLog(**{**values, "joined": tuple(values["joined"]), "score": score})

@@ -1,0 +1,87 @@
+"""The local part of a round: τ noisy steps from the announced model on the records that are active."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from rpdp.errors import PrivacyRefusal
+from rpdp.federation.backbones import proximal_strength
+from rpdp.sampling import PoissonSampler
+from rpdp.training import NoisyStep, StepSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from rpdp.federation.messages import Announcement
+    from rpdp.planning import Recipe, SiloPlan
+    from rpdp.sampling import Randomness
+    from rpdp.training import Kernel, Records
+
+
+class LocalTraining:
+    """One round of one silo.
+
+    Every step draws its batch anew, releases a clipped and noised sum, and moves the model by it; proximal term and
+    correction are added to the release, never to a record's gradient. Seeded streams are keyed by step.
+
+    Args:
+        kernel: Of the silo's model.
+        plan: The silo plan.
+        randomness: The stream of this round.
+    """
+
+    def __init__(self, kernel: Kernel, plan: SiloPlan, randomness: Randomness) -> None:
+        self._kernel = kernel
+        self._plan = plan
+        self._randomness = randomness
+
+    def run(
+        self, records: Records, announcement: Announcement, switched_off: Callable[[], NDArray[np.int64]]
+    ) -> tuple[Tensor, NDArray[np.int64]]:
+        """The change of the flat model, and how often each record was drawn."""
+        public, model = self._plan.public, self._kernel.model
+        start = announcement.values.to(model.device)
+        model.values.data.copy_(start)
+        optimiser = make_optimiser(public.recipe, model.values)
+        settings = StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)
+        sampler = PoissonSampler(np.where(self._plan.active_rounds >= announcement.round, self._plan.q, 0.0))
+        draws = np.zeros(len(self._plan), dtype=np.int64)
+        for number in range(public.schedule.local_steps):
+            sampler.switch_off(switched_off())
+            drawn = sampler.draw(self._randomness.child("step", number, "draw"))
+            step = NoisyStep(self._kernel, optimiser, settings, self._randomness.child("step", number, "noise"))
+            self._release(step, records, drawn)
+            self._shift(announcement, start)
+            optimiser.step()
+            draws[drawn] += 1
+        change = model.values.detach() - start
+        if not bool(change.isfinite().all()):
+            raise PrivacyRefusal("the model became NaN or infinite in local training; lower the learning rate")
+        return change, draws
+
+    def _release(self, step: NoisyStep, records: Records, drawn: NDArray[np.int64]) -> None:
+        """Put what the step releases into the gradient of the model."""
+        step.release(records, drawn)
+
+    def _shift(self, announcement: Announcement, start: Tensor) -> None:
+        """Proximal term and correction, on the release."""
+        values = self._kernel.model.values
+        assert values.grad is not None
+        proximal = proximal_strength(self._plan.public.recipe)
+        if proximal:
+            values.grad.add_(values.detach() - start, alpha=proximal)
+        if announcement.correction is not None:
+            values.grad.add_(announcement.correction.to(values.device))
+
+
+def make_optimiser(recipe: Recipe, values: Tensor) -> torch.optim.Optimizer:
+    """The local optimiser of a recipe, at its start."""
+    if recipe.optimiser == "adam":
+        return torch.optim.Adam([values], lr=recipe.learning_rate)
+    return torch.optim.SGD([values], lr=recipe.learning_rate, momentum=recipe.momentum)

@@ -1,0 +1,247 @@
+"""The silo: it owns records, budgets, plan, account and randomness, and it is where the promise is kept.
+
+A silo trusts the server with nothing. It admits a public plan only inside its own policy, plans from what is left of
+its records' budgets, reserves, and from then on answers announcements: it flips its own coin, charges, trains on the
+records that are active, stores the update and only then releases it (privacy.md, sections 4 and 5). The simulator and
+the deployment use this same class.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
+from rpdp.federation.fingerprint import model_fingerprint
+from rpdp.federation.local import LocalTraining
+from rpdp.federation.messages import Update
+from rpdp.ledger import BudgetAccountant, MemoryAccount
+from rpdp.planning import assign_allowed
+from rpdp.training import FlatModel, make_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from rpdp.budgets import BudgetTable, RecordBudgets
+    from rpdp.federation.messages import Announcement
+    from rpdp.federation.policy import Policy
+    from rpdp.ledger import Account
+    from rpdp.planning import PublicPlan, SiloPlan
+    from rpdp.sampling import Randomness
+    from rpdp.training import Kernel, PerRecordLoss, Records
+
+    Planner = Callable[[PublicPlan, pa.ChunkedArray, RecordBudgets], SiloPlan]
+    """From the public plan, record ids and what each record has left to the silo plan."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of a joined round: what may leave the silo, and what must not.
+
+    Attributes:
+        update: To release.
+        draws: How often each record was drawn. Sensitive.
+    """
+
+    update: Update
+    draws: NDArray[np.int64]
+
+
+class _Run:
+    """Everything that admission fixes for one run."""
+
+    def __init__(self, name: str, plan: SiloPlan, kernel: Kernel, randomness: Randomness) -> None:
+        self.name = name
+        self.plan = plan
+        self.kernel = kernel
+        self.randomness = randomness
+        self.accountant = BudgetAccountant(plan)
+
+
+class Silo:
+    """One data holder.
+
+    Guarantee: whatever announcements arrive, each record of this silo spends at most what was reserved for it at
+    admission, and that is at most its budget.
+
+    | announcement | answer |
+    |---|---|
+    | the next round, coin tails | None; charged |
+    | the next round, coin heads | an update; charged before training, stored before release |
+    | a round answered before | the same bytes |
+    | a round sat out, or charged and not finished | None, for ever |
+    | another plan, run, round, model shape; numbers that are not finite | `PrivacyRefusal`, nothing released |
+
+    Args:
+        name: Its id in the federation.
+        records: What it holds.
+        budgets: One budget for each record.
+        policy: Its own limits.
+        record_ids: Ids of `records` in their order; budgets are matched by id. Without it the table must be in the
+            order of the records.
+        account: Where reservations and charges are kept; by default in memory, for simulations.
+        planner: How probabilities are made from budgets; by default the certified estimator.
+    """
+
+    training: ClassVar[type[LocalTraining]] = LocalTraining
+
+    def __init__(
+        self,
+        name: str,
+        records: Records,
+        budgets: BudgetTable,
+        *,
+        policy: Policy,
+        record_ids: Sequence[str] | None = None,
+        account: Account | None = None,
+        planner: Planner = assign_allowed,
+    ) -> None:
+        if not name:
+            raise InputError("a silo needs a name")
+        if len(records) == 0:
+            raise InputError(f"silo {name}: it has no records; leave it out of the federation")
+        self.name = name
+        self.records = records
+        self.budgets = _matched(name, records, budgets, record_ids)
+        self.policy = policy
+        self.account = MemoryAccount(len(records)) if account is None else account
+        self._planner = planner
+        self._run: _Run | None = None
+
+    @property
+    def plan(self) -> SiloPlan:
+        """The silo plan of the admitted run. Stays here."""
+        return self._admitted().plan
+
+    @property
+    def accountant(self) -> BudgetAccountant:
+        """Budget, cost so far and rounds left of every record. Stays here."""
+        return self._admitted().accountant
+
+    def admit(
+        self, run: str, public: PublicPlan, module: nn.Module, loss: PerRecordLoss, randomness: Randomness
+    ) -> SiloPlan:
+        """Check a public plan against the policy, plan from what is left, reserve; nothing is released.
+
+        Args:
+            run: The id of the run.
+            public: The plan as the server states it.
+            module: The model, from the silo's own code; it is copied.
+            loss: From output and targets to one value per record.
+            randomness: The silo's own; `Secure()` in production.
+        """
+        if randomness.is_simulation != self.account.is_simulation:
+            kinds = ("production", "simulation")
+            raise PrivacyRefusal(
+                f"silo {self.name}: {kinds[randomness.is_simulation]} randomness with a "
+                f"{kinds[self.account.is_simulation]} account; seeded runs are simulations and protect nobody, real "
+                "runs need secure randomness and a production ledger"
+            )
+        self.policy.require(public, len(self.account.status().runs))
+        public.weight(self.name)
+        if public.model_fingerprint not in (None, model_fingerprint(module)):
+            raise PrivacyRefusal(f"silo {self.name}: the plan is for another model than the one at hand")
+        kernel = self._kernel(copy.deepcopy(module), loss)
+        left = self.account.left(self.budgets, self.policy.lifetime_delta)
+        plan = self._planner(public, self.budgets.ids, left)
+        self.account.reserve(run, plan, _rounds_to_join(public, randomness.child("rounds to join")))
+        self._run = _Run(run, plan, kernel, randomness)
+        return plan
+
+    def answer(self, announcement: Announcement) -> Update | None:
+        """Answer an announced round: an update, or None to sit it out."""
+        stored = self.begin(announcement)
+        if isinstance(stored, Update):
+            return stored
+        return self.finish(self.train(announcement)) if stored else None
+
+    def begin(self, announcement: Announcement) -> Update | bool:
+        """Coin and charge. True: train now. False: sit out. An update: it was finished before."""
+        run = self._admitted()
+        self._require_planned(run, announcement)
+        number = announcement.round
+        probability = run.plan.public.schedule.participation
+        coin = run.randomness.child("round", number, "coin")
+        charge = self.account.charge(run.name, number, lambda: coin.coin(probability or 0.0))
+        if charge.is_new:
+            run.accountant.charge(number)
+            return charge.joined
+        payload = self.account.stored(run.name, number)
+        return False if payload is None else Update.from_bytes(self.name, payload)
+
+    def train(self, announcement: Announcement) -> Trained:
+        """The noisy local steps of a round that `begin` said to train; changes no account."""
+        run = self._admitted()
+        training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
+        change, draws = training.run(self.records, announcement, self.account.switched_off)
+        return Trained(Update(self.name, announcement.round, change), draws)
+
+    def finish(self, trained: Trained) -> Update:
+        """Store a finished update; from here on it may be sent."""
+        update = trained.update
+        self.account.store(self._admitted().name, update.round, update.to_bytes())
+        return update
+
+    def _kernel(self, module: nn.Module, loss: PerRecordLoss) -> Kernel:
+        try:
+            return make_kernel(FlatModel(module), loss, self.records)
+        except InputError as error:
+            raise InputError(f"silo {self.name}: {error}") from None
+
+    def _require_planned(self, run: _Run, announcement: Announcement) -> None:
+        if announcement.run != run.name or announcement.plan != run.plan.public.fingerprint:
+            raise PrivacyRefusal(
+                f"silo {self.name}: asked for run {announcement.run!r} and plan {announcement.plan[:12]}…, admitted is "
+                f"run {run.name!r} and plan {run.plan.public.fingerprint[:12]}…; nothing was released"
+            )
+        for name, given in (("values", announcement.values), ("correction", announcement.correction)):
+            if given is not None:
+                self._require_fitting(name, given, run.kernel.model.values)
+
+    def _require_fitting(self, name: str, given: Tensor, own: Tensor) -> None:
+        if given.shape != own.shape or given.dtype != own.dtype:
+            raise PrivacyRefusal(
+                f"silo {self.name}: the server sent {name} of {given.dtype} and shape {tuple(given.shape)}, the model "
+                f"has {own.dtype} and {tuple(own.shape)}; nothing was released"
+            )
+        if not bool(given.isfinite().all()):
+            raise PrivacyRefusal(f"silo {self.name}: the server sent {name} that are not finite; nothing was released")
+
+    def _admitted(self) -> _Run:
+        if self._run is None:
+            raise PrivacyRefusal(f"silo {self.name}: no run was admitted")
+        return self._run
+
+
+def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ...] | None:
+    """Exactly k of the T rounds, every choice equally likely; None where each round has its own coin."""
+    wanted, rounds = public.schedule.participations, public.schedule.rounds
+    if wanted is None:
+        return None
+    numbers = list(range(1, rounds + 1))
+    for place in range(wanted):  # the first k places of a random order
+        other = place + int(randomness.integers(rounds - place, 1)[0])
+        numbers[place], numbers[other] = numbers[other], numbers[place]
+    return tuple(sorted(numbers[:wanted]))
+
+
+def _matched(name: str, records: Records, budgets: BudgetTable, ids: Sequence[str] | None) -> BudgetTable:
+    """The budgets in the order of the records, one for each."""
+    if ids is None:
+        if len(budgets) != len(records):
+            raise PlanError(
+                f"silo {name}: {len(records):,} records and {len(budgets):,} budgets; every record needs one"
+            )
+        return budgets
+    if len(ids) != len(records):
+        raise InputError(f"silo {name}: {len(ids):,} record ids for {len(records):,} records")
+    try:
+        return budgets.arranged(ids)
+    except BudgetError as error:
+        raise BudgetError(f"silo {name}: {error}") from None

@@ -1,0 +1,123 @@
+"""An account that lives as long as its process: for simulations, which promise nothing to anybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.budgets import RecordBudgets
+from rpdp.errors import InputError, PlanError, PrivacyRefusal
+from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from rpdp.budgets import BudgetTable
+    from rpdp.planning import SiloPlan
+
+
+@dataclass
+class _Run:
+    plan: SiloPlan
+    rounds_to_join: frozenset[int] | None
+    announced: int = 0
+    joined: set[int] = field(default_factory=set)
+    outbox: dict[int, bytes] = field(default_factory=dict)
+
+    def flip(self, number: int, coin: Callable[[], bool]) -> bool:
+        if self.rounds_to_join is not None:
+            return number in self.rounds_to_join
+        cap = self.plan.public.schedule.max_participations
+        heads = coin()
+        return heads and (cap is None or len(self.joined) < cap)
+
+
+class MemoryAccount(Account):
+    """The `Account` of a simulation. Withdrawals (`switch_off`) count from the next local step on."""
+
+    is_simulation = True
+
+    def __init__(self, records: int) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._epsilon = np.zeros(records)
+        self._delta = np.zeros(records)
+        self._off: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
+        """What is left of each record's (ε, δ)."""
+        allowed = budgets.per_record(lifetime_delta)
+        assert allowed.delta is not None
+        epsilon = np.maximum(allowed.epsilon - self._epsilon, 0.0)
+        delta = np.maximum(allowed.delta - self._delta, 0.0)
+        epsilon[self._off] = 0.0
+        return RecordBudgets(epsilon, delta)
+
+    def reserve(self, run: str, plan: SiloPlan, rounds_to_join: tuple[int, ...] | None) -> None:
+        """Book the whole plan."""
+        if run in self._runs:
+            raise PrivacyRefusal(f"run {run!r} was admitted before; a run is reserved once")
+        if len(plan) != len(self._epsilon):
+            raise PlanError(f"a plan for {len(plan):,} records and an account of {len(self._epsilon):,}")
+        drawn = plan.q > 0.0
+        self._epsilon += np.where(drawn, plan.cost, 0.0)
+        self._delta += np.where(drawn, plan.public.delta, 0.0)
+        self._runs[run] = _Run(plan, None if rounds_to_join is None else frozenset(rounds_to_join))
+
+    def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+        """Charge a round, once."""
+        held = self._held(run)
+        rounds = held.plan.public.schedule.rounds
+        if not 1 <= number <= rounds:
+            raise PrivacyRefusal(f"round {number} of run {run!r} is not one of the {rounds} that were admitted")
+        if number <= held.announced:
+            return Charge(number, number in held.joined, is_new=False)
+        joined = held.flip(number, coin)
+        held.announced = number
+        if joined:
+            held.joined.add(number)
+        return Charge(number, joined, is_new=True)
+
+    def store(self, run: str, number: int, payload: bytes) -> None:
+        """Put a finished update into the outbox."""
+        held = self._held(run)
+        if number not in held.joined or number in held.outbox:
+            raise PrivacyRefusal(f"round {number} of run {run!r} was not joined, or its update is there already")
+        held.outbox[number] = payload
+
+    def stored(self, run: str, number: int) -> bytes | None:
+        """The update of a round, if it was finished."""
+        return self._held(run).outbox.get(number)
+
+    def switch_off(self, positions: NDArray[np.int64]) -> None:
+        """Never draw these records again."""
+        if positions.size and not 0 <= positions.min() <= positions.max() < len(self._epsilon):
+            raise InputError(f"positions must lie between 0 and {len(self._epsilon) - 1}")
+        self._off = np.union1d(self._off, positions)
+
+    def switched_off(self) -> NDArray[np.int64]:
+        """Positions of records that must not be drawn any more."""
+        return self._off
+
+    def status(self) -> AccountStatus:
+        """All runs."""
+        runs = [
+            RunStatus(
+                name,
+                held.plan.fingerprint,
+                held.plan.public.schedule.rounds,
+                held.announced,
+                tuple(sorted(held.joined)),
+                tuple(sorted(held.outbox)),
+            )
+            for name, held in self._runs.items()
+        ]
+        return AccountStatus(self.is_simulation, len(self._epsilon), tuple(runs))
+
+    def _held(self, run: str) -> _Run:
+        if run not in self._runs:
+            raise PrivacyRefusal(f"run {run!r} was never admitted; there is nothing reserved for it")
+        return self._runs[run]

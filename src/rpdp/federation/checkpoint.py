@@ -35,6 +35,7 @@ class Checkpoint:
 
     run: str
     values: Tensor
+    recent: tuple[Tensor, ...]
     backbone: dict[str, Tensor]
     draws: dict[str, NDArray[np.int64]]
     rounds: tuple[RoundLog, ...]
@@ -42,6 +43,7 @@ class Checkpoint:
     def write(self, directory: Path) -> None:
         """Replace the checkpoint in a directory."""
         tensors = {"values": self.values.contiguous()}
+        tensors |= {f"recent/{place:06d}": tensor.clone() for place, tensor in enumerate(self.recent)}
         tensors |= {f"backbone/{name}": tensor.contiguous() for name, tensor in self.backbone.items()}
         tensors |= {f"draws/{silo}": torch.from_numpy(draws.copy()) for silo, draws in self.draws.items()}
         meta = {"format": FORMAT, "run": self.run, "rounds": json.dumps([asdict(log) for log in self.rounds])}
@@ -65,6 +67,7 @@ class Checkpoint:
             return cls(
                 run=meta["run"],
                 values=tensors["values"],
+                recent=tuple(tensor for _, tensor in sorted(_under("recent/", tensors).items())),
                 backbone=_under("backbone/", tensors),
                 draws={silo: draws.numpy() for silo, draws in _under("draws/", tensors).items()},
                 rounds=tuple(_round(log) for log in json.loads(meta["rounds"])),

@@ -6,7 +6,10 @@ that are not finite or absurd, is left out, named, and the round goes on with th
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
+
+import torch
 
 from rpdp.federation.backbones import Weighted, make_backbone
 from rpdp.federation.messages import Announcement
@@ -42,6 +45,7 @@ class Server:
         self.values = values.detach().clone()
         self.silos = sorted(silos)
         self.round = 0
+        self.recent: deque[Tensor] = deque([self.values], maxlen=public.recipe.averaged_rounds)
         self.backbone = make_backbone(public.recipe, self.silos, public.schedule.local_steps)
         self._weights = {silo: public.weight(silo) for silo in self.silos}
 
@@ -49,6 +53,13 @@ class Server:
     def is_done(self) -> bool:
         """Whether all rounds were announced."""
         return self.round >= self.public.schedule.rounds
+
+    @property
+    def result(self) -> Tensor:
+        """What the run would end with now: the mean of the models after the latest rounds."""
+        if len(self.recent) == 1:
+            return self.recent[0]
+        return torch.stack([values.double() for values in self.recent]).mean(dim=0).to(self.values.dtype)
 
     def announce(self) -> dict[str, Announcement]:
         """Begin the next round: what each silo is told."""
@@ -73,6 +84,9 @@ class Server:
                 rejected[silo] = fault
         if changes and sum(change.weight for change in changes) > 0.0:
             self.values = self.backbone.step(self.values, changes)
+        if self.round == 1:
+            self.recent.clear()  # where training started is not one of the averaged models
+        self.recent.append(self.values)
         return rejected
 
     def _fault(self, update: Update) -> str | None:

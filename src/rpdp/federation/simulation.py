@@ -122,7 +122,7 @@ class _Simulation:
             self._public,
             self._method,
             self._seed,
-            self._server.values,
+            self._server.result,
             tuple(self._rounds),
             views,
             seconds,
@@ -146,7 +146,7 @@ class _Simulation:
     def _score(self, pool: Pool) -> Score | None:
         if self._evaluation is None:
             return None
-        values = self._server.values.numpy()
+        values = self._server.result.numpy()
         names = list(self._evaluation.test)
         hits = pool.map("hits", [(name, values) for name in names])
         return self._evaluation.score(dict(zip(names, hits, strict=True)))
@@ -154,7 +154,7 @@ class _Simulation:
     def _views(self, pool: Pool) -> Mapping[str, SiloView]:
         answers: list[NDArray[np.bool_] | None] = [None] * len(self._silos)
         if self._evaluation is not None:
-            values = self._server.values.numpy()
+            values = self._server.result.numpy()
             answers = pool.map("answers", [(name, values) for name in self._silos])
         return {
             name: self._view(silo, correct) for (name, silo), correct in zip(self._silos.items(), answers, strict=True)
@@ -182,14 +182,17 @@ class _Simulation:
                 if self._silos[name].begin(announcement) is True:
                     self._joined[name].append(log.round)
         self._server.values = kept.values
+        self._server.recent.clear()
+        self._server.recent.extend(kept.recent)
         self._server.backbone.state = kept.backbone
         self._draws = kept.draws
         self._rounds = list(kept.rounds)
 
     def _save(self) -> None:
         if self._checkpoint is not None:
-            state = self._server.backbone.state
-            Checkpoint(self._name, self._server.values, state, self._draws, tuple(self._rounds)).write(self._checkpoint)
+            server = self._server
+            kept = (server.values, tuple(server.recent), server.backbone.state, self._draws, tuple(self._rounds))
+            Checkpoint(self._name, *kept).write(self._checkpoint)
 
     def _train(
         self, name: str, run: str, plan: str, number: int, values: NDArray[np.float32], correction: NDArray[np.float32]

@@ -27,6 +27,8 @@ class Recipe:
         optimiser: "sgd" or "adam"; it starts anew in every round, so silos keep nothing between rounds.
         momentum: Of local SGD.
         micro_batch: A larger draw is processed in pieces of this size; fixed, so that runs repeat bit for bit.
+        averaged_rounds: The result is the mean of the models after the last so many rounds: noise and the luck of who
+            took part last average out.
         backbone: How updates become the next model: "fedavg", "fedprox", "scaffold", "fedavgm" or "fedadam".
         backbone_settings: Numbers of the backbone, by name; see `rpdp.federation.backbones`.
     """
@@ -35,6 +37,7 @@ class Recipe:
     optimiser: str = "sgd"
     momentum: float = 0.0
     micro_batch: int = 1024
+    averaged_rounds: int = 1
     backbone: str = "fedavg"
     backbone_settings: Mapping[str, float] = field(default_factory=dict)
 
@@ -49,7 +52,8 @@ class Recipe:
         if momentum and self.optimiser != "sgd":
             raise InputError(f"momentum={momentum} goes with optimiser='sgd'; {self.optimiser} has its own")
         keep(self, "momentum", momentum)
-        keep(self, "micro_batch", require_count("micro_batch", self.micro_batch))
+        for name in ("micro_batch", "averaged_rounds"):
+            keep(self, name, require_count(name, getattr(self, name)))
         if not isinstance(self.backbone_settings, Mapping):
             raise InputError(f"backbone_settings={self.backbone_settings!r} must be numbers by name")
         numbers = {key: require_number(key, value) for key, value in sorted(self.backbone_settings.items())}

@@ -73,7 +73,7 @@ def simulate(
     with one_thread():
         for silo in silos:
             silo.admit(run, public, model, loss, Seeded(seed).child("silo", silo.name))
-    return _Simulation(run, model, silos, public, seed, evaluation, method, checkpoint).run(workers, on_round)
+        return _Simulation(run, model, silos, public, seed, evaluation, method, checkpoint).run(workers, on_round)
 
 
 class _Simulation:

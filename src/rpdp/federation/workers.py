@@ -44,15 +44,14 @@ class WorkerError(RpdpError):
 
 
 class InProcess:
-    """No worker: jobs run here, one after the other, with one thread, as in a worker."""
+    """No worker: jobs run here, one after the other; the caller sees to one thread, as in a worker."""
 
     def __init__(self, jobs: dict[str, Job]) -> None:
         self._jobs = jobs
 
     def map(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run the jobs in order."""
-        with one_thread():
-            return [self._jobs[name](*each) for each in arguments]
+        return [self._jobs[name](*each) for each in arguments]
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -62,6 +61,8 @@ class Forked:
     """Forked workers; a job goes to whichever is free."""
 
     def __init__(self, jobs: dict[str, Job], workers: int) -> None:
+        import torch._dynamo  # every optimiser loads it at its first step, which takes a second: once, not per worker
+
         context = multiprocessing.get_context("fork")
         self._links: list[Connection] = []
         self._processes: list[ForkProcess] = []

@@ -12,6 +12,7 @@ import os
 import signal
 from collections import deque
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -61,8 +62,7 @@ class Forked:
     """Forked workers; a job goes to whichever is free."""
 
     def __init__(self, jobs: dict[str, Job], workers: int) -> None:
-        import torch._dynamo  # every optimiser loads it at its first step, which takes a second: once, not per worker
-
+        import_module("torch._dynamo")  # optimisers load it at their first step, for a second: once, not per worker
         context = multiprocessing.get_context("fork")
         self._links: list[Connection] = []
         self._processes: list[ForkProcess] = []

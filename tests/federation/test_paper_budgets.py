@@ -36,6 +36,7 @@ def _law(schedule: Schedule) -> list[float]:
     if schedule.participations is not None:
         return [float(k == schedule.participations) for k in range(schedule.rounds + 1)]
     cap = schedule.max_participations or schedule.rounds
+    assert schedule.participation is not None
     law = stats.binom(schedule.rounds, schedule.participation)
     return [float(law.pmf(k) if k < cap else law.sf(cap - 1)) for k in range(cap + 1)]
 

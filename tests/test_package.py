@@ -22,6 +22,7 @@ PUBLIC = {
     "calibrate_noise",
     "errors",
     "simulate",
+    "write_report",
 }
 """The names of design/architecture.md that exist so far."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rpdp.planning import PublicPlan as PublicPlan
     from rpdp.planning import Recipe as Recipe
     from rpdp.planning import SiloPlan as SiloPlan
+    from rpdp.report import write_report as write_report
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ _HOME_OF = {
     "SiloPlan": "rpdp.planning",
     "calibrate_noise": "rpdp.accounting",
     "simulate": "rpdp.federation",
+    "write_report": "rpdp.report",
 }
 
 __all__ = [

@@ -127,7 +127,7 @@ class SiloPlan:
         else:
             low, high = float(np.min(self.budget, initial=np.inf, where=self.budget > 0.0)), float(self.budget.max())
             edges = np.append(np.geomspace(low, high, _MOST_GROUPS + 1)[:-1], np.inf)
-        index = np.maximum(np.searchsorted(edges, self.budget, side="right") - 1, 0)
+        index = np.clip(np.searchsorted(edges, self.budget, side="right") - 1, 0, len(edges) - 2)
         return [self._group(np.flatnonzero(index == i)) for i in range(len(edges) - 1) if (index == i).any()]
 
     def _group(self, rows: NDArray[np.int64]) -> Group:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from plotly.subplots import make_subplots
 
+from rpdp.report.look import BLUE, GREEN, GREY, LOG, ORANGE, cycle, some
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -17,11 +19,7 @@ if TYPE_CHECKING:
 
     from rpdp.planning import FrontierPoint, SiloPlan
 
-BLUE, ORANGE, GREY, GREEN = "#1f5fa8", "#d9731a", "#8a8f98", "#2c8a57"
-_COLOURS = (BLUE, ORANGE, GREEN, "#7b4ea3", GREY)
-_MOST_MARKS = 1_000
 _CURVE_POINTS = 60
-_LOG = {"type": "log", "dtick": 1, "exponentformat": "none", "minor": {"showgrid": True}}
 _TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 
 
@@ -43,13 +41,13 @@ def budgets_figure(samples: Mapping[str, NDArray[np.float64]]) -> go.Figure:
         subplot_titles=[title for name in names for title in (name, "")],
         vertical_spacing=0.3 / len(names),
     )
-    for row, (name, colour) in enumerate(zip(names, _cycle(len(names)), strict=True), start=1):
+    for row, (name, colour) in enumerate(zip(names, cycle(len(names)), strict=True), start=1):
         values = samples[name]
-        shown = _some(np.arange(values.size))
+        shown = some(np.arange(values.size))
         marks = {"size": 3, "color": colour}
         figure.add_scatter(x=shown + 1, y=values[shown], mode="markers", name=name, marker=marks, row=row, col=1)
         figure.add_histogram(x=np.log10(values), marker={"color": colour}, name=name, nbinsx=60, row=row, col=2)
-        figure.update_yaxes(title_text="budget ε", row=row, col=1, **_LOG)
+        figure.update_yaxes(title_text="budget ε", row=row, col=1, **LOG)
         figure.update_xaxes(title_text="record", row=row, col=1)
         ticks = {"tickvals": [math.log10(tick) for tick in _TICKS], "ticktext": [f"{tick:g}" for tick in _TICKS]}
         figure.update_xaxes(title_text="budget ε", row=row, col=2, **ticks)
@@ -63,8 +61,8 @@ def plan_figure(plans: Mapping[str, SiloPlan]) -> go.Figure:
     titles = ("what a sampling probability costs", "who makes up the batch")
     figure = make_subplots(rows=1, cols=2, subplot_titles=titles, horizontal_spacing=0.12)
     _add_curve(figure, plans)
-    for (name, plan), colour in zip(plans.items(), _cycle(len(plans)), strict=True):
-        drawn = _some(np.flatnonzero(plan.q > 0.0))
+    for (name, plan), colour in zip(plans.items(), cycle(len(plans)), strict=True):
+        drawn = some(np.flatnonzero(plan.q > 0.0))
         marks = {"size": 7, "color": colour, "opacity": 0.6}
         figure.add_scatter(x=plan.q[drawn], y=plan.cost[drawn], mode="markers", name=name, marker=marks, row=1, col=1)
         groups = plan.groups()
@@ -74,9 +72,9 @@ def plan_figure(plans: Mapping[str, SiloPlan]) -> go.Figure:
             label = f"{name}: share of the {what}"
             line = {"color": colour, "dash": dash}
             figure.add_scatter(x=budget, y=shares, mode="lines+markers", name=label, line=line, row=1, col=2)
-    figure.update_xaxes(title_text="sampling probability q", row=1, col=1, **_LOG)
-    figure.update_yaxes(title_text="cost ε", row=1, col=1, **_LOG)
-    figure.update_xaxes(title_text="budget ε", row=1, col=2, **_LOG)
+    figure.update_xaxes(title_text="sampling probability q", row=1, col=1, **LOG)
+    figure.update_yaxes(title_text="cost ε", row=1, col=1, **LOG)
+    figure.update_xaxes(title_text="budget ε", row=1, col=2, **LOG)
     figure.update_yaxes(title_text="share", ticksuffix=" %", rangemode="tozero", row=1, col=2)
     return _finish(figure, "From budgets to sampling probabilities", height=520)
 
@@ -123,12 +121,3 @@ def _finish(figure: go.Figure, title: str, height: int) -> go.Figure:
         legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom"},
     )
     return figure
-
-
-def _cycle(count: int) -> list[str]:
-    return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
-
-
-def _some(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """At most so many rows, evenly spread, that a browser draws them at once."""
-    return rows[:: -(-rows.size // _MOST_MARKS) or 1]

@@ -1,0 +1,164 @@
+"""Figures of the silo edition, made from budgets and training records. Nothing here goes into an edition to share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.report.look import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
+from rpdp.report.page import Card
+from rpdp.report.records import AllRecords, group_name
+from rpdp.report.run_figures import curve_card
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from numpy.typing import NDArray
+
+    from rpdp.report.comparison import Comparison
+
+_BAND = 1.96
+"""Normal quantile: about 95 % of the records lie within so many deviations."""
+
+
+def record_cards(comparison: Comparison, records: AllRecords) -> list[Card]:
+    """All figures about records; the costs only where there are any."""
+    cards = [budget_card(records), curve_with_records_card(records)] if comparison.is_protected else []
+    cards.append(inclusion_card(records))
+    if records.groups():
+        cards.append(share_card(records))
+        accuracy = group_accuracy_card(comparison, records)
+        cards += [accuracy] if accuracy else []
+    return cards
+
+
+def budget_card(records: AllRecords) -> Card:
+    """Budget against cost: no mark lies above the diagonal."""
+    plan = records.plan
+    figure = blank()
+    priced = np.isfinite(plan.budget) & (plan.budget > 0.0)
+    drawn = priced & (plan.cost > 0.0)
+    bounds = [float(plan.budget[priced].min()), float(plan.budget[priced].max())] if priced.any() else [0.1, 10.0]
+    dashed = {"color": GREY, "dash": "dash"}
+    figure.add_scatter(x=bounds, y=bounds, mode="lines", name="cost = budget", line=dashed, hoverinfo="skip")
+    _add_marks(figure, plan.budget[drawn], plan.cost[drawn], "records", BLUE)
+    free = priced & ~drawn
+    if free.any():
+        floor = float(plan.cost[drawn].min()) / 2.0 if drawn.any() else bounds[0]
+        _add_marks(figure, plan.budget[free], np.full(int(free.sum()), floor), "cost 0", ORANGE, symbol="x")
+    figure.update_xaxes(**LOG)
+    figure.update_yaxes(**LOG)
+    in_report(figure, x="budget ε of a record", y="cost ε of the run")
+    over = int((~(plan.cost <= plan.budget)).sum())
+    text = (
+        f"{len(plan):,} records, {over:,} over budget, {plan.left_out:,} sit out. Larger marks stand for more records."
+    )
+    return Card("budgets", "Budget and cost of every record", text, figure)
+
+
+def curve_with_records_card(records: AllRecords) -> Card:
+    """The price of sampling, with the records on it."""
+    plan = records.plan
+    drawn = plan.q > 0.0
+    smallest = float(plan.q[drawn].min()) / 3.0 if drawn.any() else 1e-3
+    card = curve_card(plan.public, smallest)
+    _add_marks(card.figure, plan.q[drawn], plan.cost[drawn], "records", BLUE)
+    in_report(card.figure, x="sampling probability q", y="cost ε of the whole run")
+    early = int((plan.active_rounds[drawn] < plan.public.schedule.rounds).sum())
+    text = f"{card.caption} {int(drawn.sum()):,} records are drawn."
+    if early:
+        text += f" {early:,} of them are active in the first rounds only and lie below the curve."
+    return Card(card.name, card.title, text, card.figure)
+
+
+def inclusion_card(records: AllRecords) -> Card:
+    """How often each record was drawn against how often it was to be drawn."""
+    expected, draws = records.expected, records.draws.astype(np.float64)
+    figure = blank()
+    order = np.argsort(expected, kind="stable")
+    line = np.unique(expected[some(order, 300)])
+    line = np.unique(np.append(line, expected.max()))
+    deviation = np.sqrt(np.interp(line, expected[order], records.variance[order]))
+    outline = {
+        "x": np.concatenate([line, line[::-1]]),
+        "y": np.concatenate([line + _BAND * deviation, np.maximum(line - _BAND * deviation, 0.0)[::-1]]),
+    }
+    grey = {"fill": "toself", "fillcolor": GREY, "opacity": 0.2, "line": {"width": 0}, "hoverinfo": "skip"}
+    figure.add_scatter(**outline, **grey, mode="lines", name="where 95 % should lie")
+    dashed = {"color": GREY, "dash": "dash"}
+    figure.add_scatter(x=line, y=line, mode="lines", name="as expected", line=dashed, hoverinfo="skip")
+    _add_marks(figure, expected, draws, "records", BLUE)
+    in_report(figure, x="expected draws", y="draws")
+    total, spread = float(expected.sum()), float(np.sqrt(records.variance.sum()))
+    text = (
+        f"Given the joined rounds. In all {int(draws.sum()):,} draws, expected {total:,.0f} ± {spread:,.0f} (one "
+        "standard deviation)."
+    )
+    return Card("inclusion", "How often records were drawn", text, figure)
+
+
+def share_card(records: AllRecords) -> Card:
+    """What each budget group contributes to the batches."""
+    groups = records.groups()
+    names = [group_name(group) for group, _ in groups]
+    total = max(1, int(records.draws.sum()))
+    shares = {
+        "of the records": [group.share_of_records for group, _ in groups],
+        "of the batch, expected": [group.share_of_batch for group, _ in groups],
+        "of the batch, realised": [records.draws[rows].sum() / total for _, rows in groups],
+    }
+    figure = blank()
+    for (name, values), colour in zip(shares.items(), (GREY, BLUE, GREEN), strict=True):
+        figure.add_bar(x=names, y=values, name=name, marker={"color": colour})
+    figure.update_layout(barmode="group")
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(tickformat=".0%")
+    in_report(figure, x="budget ε", y="share")
+    return Card("shares", "Who makes up the batch", "All silos together, by the budget of the records.", figure)
+
+
+def group_accuracy_card(comparison: Comparison, records: AllRecords) -> Card | None:
+    """Do strict records lose? Accuracy on the training records by budget, for every method that saw the same ones."""
+    groups = records.groups()
+    names = [group_name(group) for group, _ in groups]
+    figure = blank()
+    for method, colour in zip(comparison.methods, cycle(len(comparison.methods)), strict=True):
+        correct = _answers(comparison, method)
+        if correct is None:
+            continue
+        values = [float(correct[rows].mean()) for _, rows in groups]
+        mark = {"color": colour, "size": 10}
+        line = {"color": colour, "width": 1}
+        figure.add_scatter(x=names, y=values, mode="lines+markers", name=label(method), marker=mark, line=line)
+    if not figure.data:
+        return None
+    figure.update_xaxes(type="category")
+    in_report(figure, x="budget ε", y="accuracy on training records")
+    text = "The final model of the first seed on the silos' own training records: do those with strict budgets lose?"
+    return Card("groups", "Accuracy by budget", text, figure)
+
+
+def _answers(comparison: Comparison, method: str) -> NDArray[np.bool_] | None:
+    run = comparison.methods[method][0]
+    if not comparison.same_records(run, comparison.subject):
+        return None
+    records = AllRecords.of(run)
+    return None if records is None else records.correct
+
+
+def _add_marks(
+    figure: go.Figure, x: NDArray[np.float64], y: NDArray[np.float64], name: str, colour: str, symbol: str = "circle"
+) -> None:
+    """Equal marks become one that is larger; more than a browser likes are thinned evenly."""
+    places, counts = np.unique(np.stack([x, y]), axis=1, return_counts=True)
+    shown = some(np.arange(counts.size))
+    size = 6.0 + 3.0 * np.log10(counts[shown])
+    figure.add_scatter(
+        x=places[0, shown],
+        y=places[1, shown],
+        mode="markers",
+        name=name,
+        marker={"color": colour, "size": size, "opacity": 0.6, "symbol": symbol},
+        customdata=counts[shown],
+        hovertemplate="%{x:.4g}, %{y:.4g}: %{customdata} records<extra></extra>",
+    )

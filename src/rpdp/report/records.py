@@ -1,0 +1,73 @@
+"""The records of all silos of a run together, as the silo edition shows them. Sensitive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpdp.federation import RunResult
+    from rpdp.planning import Group, SiloPlan
+
+
+@dataclass(frozen=True)
+class AllRecords:
+    """One row per record.
+
+    Attributes:
+        plan: The silo plans behind each other.
+        draws: How often each record was drawn.
+        expected: How often on average, given the rounds that its silo joined.
+        correct: Whether the final model is right on it, if that was measured.
+    """
+
+    plan: SiloPlan
+    draws: NDArray[np.int64]
+    expected: NDArray[np.float64]
+    correct: NDArray[np.bool_] | None
+
+    @classmethod
+    def of(cls, run: RunResult) -> AllRecords | None:
+        """All records of a run, in the order of the silos' names; None without any."""
+        views = [run.silos[name] for name in sorted(run.silos)]
+        if not any(len(view.plan) for view in views):
+            return None
+        plans = [view.plan for view in views]
+        plan = replace(
+            plans[0],
+            ids=pa.chunked_array([chunk for one in plans for chunk in one.ids.chunks], type=plans[0].ids.type),
+            budget=np.concatenate([one.budget for one in plans]),
+            q=np.concatenate([one.q for one in plans]),
+            cost=np.concatenate([one.cost for one in plans]),
+            active_rounds=np.concatenate([one.active_rounds for one in plans]),
+            status=np.concatenate([one.status for one in plans]),
+        )
+        answers = [view.correct for view in views if view.correct is not None]
+        return cls(
+            plan=plan,
+            draws=np.concatenate([view.draws for view in views]),
+            expected=np.concatenate([view.expected_draws for view in views]),
+            correct=np.concatenate(answers) if len(answers) == len(views) else None,
+        )
+
+    @property
+    def variance(self) -> NDArray[np.float64]:
+        """Of the number of draws of each record: binomial."""
+        return self.expected * (1.0 - self.plan.q)
+
+    def groups(self) -> list[tuple[Group, NDArray[np.int64]]]:
+        """The budget groups of the plan, each with its rows; none where budgets are infinite."""
+        if not np.isfinite(self.plan.budget).all():
+            return []
+        budget = self.plan.budget
+        return [(group, np.flatnonzero((budget >= group.low) & (budget <= group.high))) for group in self.plan.groups()]
+
+
+def group_name(group: Group) -> str:
+    """The budgets of a group, such as "0.1" or "0.1–0.16"."""
+    return f"{group.low:g}" if group.low == group.high else f"{group.low:.2g}–{group.high:.2g}"

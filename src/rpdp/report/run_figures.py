@@ -1,0 +1,178 @@
+"""Figures of the run: accuracy on public test records, participation, the price of sampling; for the silo also time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.report.comparison import Spread
+from rpdp.report.look import BLUE, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
+from rpdp.report.page import Card
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rpdp.federation import RoundLog, RunResult
+    from rpdp.planning import PublicPlan
+    from rpdp.report.comparison import Comparison
+
+_CURVE_POINTS = 60
+_SMALLEST_SHOWN = 1e-3
+"""Where the curve starts in the edition to share: a constant, since the smallest q in use is a secret."""
+
+_MOST_WITH_MARKERS = 40
+_SAT_OUT = "#e8ebef"
+
+
+def public_cards(comparison: Comparison) -> list[Card]:
+    """The figures of both editions but for the curve, and the run time, which is for the silo."""
+    cards = [accuracy_card(comparison)] if comparison.is_scored else []
+    if comparison.is_scored and sum(map(len, comparison.methods.values())) > 1:
+        cards.append(final_card(comparison))
+    if comparison.subject.rounds:
+        cards.append(participation_card(comparison))
+    if comparison.subject.rounds and comparison.for_silo:
+        cards.append(time_card(comparison.subject))  # how long a round takes depends on how many records were drawn
+    return cards
+
+
+def accuracy_card(comparison: Comparison) -> Card:
+    """Accuracy per round, mean over the seeds with a band of one standard deviation."""
+    figure = blank()
+    for (method, runs), colour in zip(comparison.methods.items(), cycle(len(comparison.methods)), strict=True):
+        rounds, spreads = _by_round(runs)
+        mean = np.array([spread.mean for spread in spreads])
+        if rounds and all(spread.deviation is not None for spread in spreads):
+            deviation = np.array([spread.deviation for spread in spreads], dtype=np.float64)
+            outline = {
+                "x": [*rounds, *reversed(rounds)],
+                "y": np.concatenate([mean + deviation, (mean - deviation)[::-1]]),
+            }
+            band = {"fill": "toself", "fillcolor": colour, "opacity": 0.15, "line": {"width": 0}}
+            figure.add_scatter(
+                **outline, **band, mode="lines", hoverinfo="skip", legendgroup=label(method), showlegend=False
+            )
+        mode = "lines+markers" if len(rounds) <= _MOST_WITH_MARKERS else "lines"
+        line = {"color": colour, "width": 3 if method == comparison.name else 2}
+        figure.add_scatter(x=rounds, y=mean, mode=mode, name=label(method), line=line, legendgroup=label(method))
+    in_report(figure, x="round", y="test accuracy")
+    return Card(
+        "accuracy",
+        "Accuracy per round",
+        "Global model, over all public test records: mean over the seeds, band of one standard deviation.",
+        figure,
+    )
+
+
+def final_card(comparison: Comparison) -> Card:
+    """The final accuracy of every method: each seed a mark, the mean with its deviation."""
+    names = [method for method in comparison.methods if comparison.accuracies(method)]
+    figure = blank()
+    for method, colour in zip(comparison.methods, cycle(len(comparison.methods)), strict=True):
+        values = comparison.accuracies(method)
+        spread = Spread.of(values)
+        if spread is None:
+            continue
+        y = [label(method)] * len(values)
+        each = {"color": colour, "size": 7, "opacity": 0.4}
+        figure.add_scatter(x=values, y=y, mode="markers", marker=each, name=label(method), showlegend=False)
+        figure.add_scatter(
+            x=[spread.mean],
+            y=y[:1],
+            mode="markers",
+            marker={"color": colour, "size": 13, "symbol": "diamond"},
+            error_x={"type": "data", "array": [spread.deviation or 0.0], "color": colour, "thickness": 2},
+            name=f"{label(method)}, mean",
+            showlegend=False,
+        )
+    figure.update_yaxes(type="category", autorange="reversed")
+    in_report(figure, x="test accuracy", y="", height=150 + 42 * len(names))
+    text = "Final models. Diamonds: mean over the seeds with one standard deviation; small marks: the seeds."
+    return Card("methods", "Methods compared", text, figure)
+
+
+def participation_card(comparison: Comparison) -> Card:
+    """Who joined which round."""
+    run, silos = comparison.subject, comparison.silos
+    shown = _shown(run.rounds, most=max(1, 20_000 // max(1, len(silos))))
+    state = [[_state(log, silo) for log in shown] for silo in silos]
+    figure = blank()
+    scale = [(0.0, _SAT_OUT), (0.33, _SAT_OUT), (0.33, BLUE), (0.67, BLUE), (0.67, ORANGE), (1.0, ORANGE)]
+    gap = 1 if len(shown) <= 100 else 0
+    words = [[("sat out", "joined", "rejected")[value] for value in row] for row in state]
+    figure.add_heatmap(
+        x=[log.round for log in shown],
+        y=[label(silo) for silo in silos],
+        z=state,
+        zmin=0,
+        zmax=2,
+        colorscale=scale,
+        showscale=False,
+        xgap=gap,
+        ygap=gap,
+        text=words,
+        hovertemplate="round %{x}, %{y}: %{text}<extra></extra>",
+        showlegend=False,
+    )
+    for name, colour in (("joined", BLUE), ("sat out", _SAT_OUT), ("update rejected", ORANGE)):
+        if name != "update rejected" or any(log.rejected for log in run.rounds):
+            mark = {"color": colour, "symbol": "square", "size": 11}
+            figure.add_scatter(x=[None], y=[None], mode="markers", marker=mark, name=name)
+    figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
+    figure.update_xaxes(showgrid=False, zeroline=False)
+    in_report(figure, x="round", y="", height=150 + 24 * min(len(silos), 30))
+    empty = sum(not log.joined for log in run.rounds)
+    text = f"{empty:,} of {len(run.rounds):,} rounds without any update; those left the model as it was."
+    if len(shown) < len(run.rounds):
+        text += f" {len(shown):,} rounds are shown, evenly spread."
+    return Card("participation", "Who took part", text, figure)
+
+
+def time_card(run: RunResult) -> Card:
+    """Seconds per round."""
+    shown = _shown(run.rounds)
+    figure = blank()
+    seconds = [log.seconds for log in shown]
+    figure.add_bar(x=[log.round for log in shown], y=seconds, marker={"color": BLUE}, name="seconds")
+    in_report(figure, x="round", y="seconds")
+    text = f"As the server saw it, with measuring the accuracy; {run.seconds:.1f} seconds in all."
+    return Card("time", "Run time per round", text, figure)
+
+
+def curve_card(public: PublicPlan, smallest: float = _SMALLEST_SHOWN) -> Card:
+    """The price of sampling: what a record pays for being drawn with probability q."""
+    q = np.geomspace(smallest, 1.0, _CURVE_POINTS)
+    cost = public.curve.epsilon(q)
+    drawn = cost > 0.0
+    figure = blank()
+    name = f"ε*(q), {public.accountant}"
+    figure.add_scatter(x=q[drawn], y=cost[drawn], mode="lines", name=name, line={"color": GREY, "width": 2})
+    figure.update_xaxes(**LOG)
+    figure.update_yaxes(**LOG)
+    in_report(figure, x="sampling probability q", y="cost ε of the whole run")
+    return Card("curve", "What a sampling probability costs", f"At δ = {public.delta:g}, over the whole run.", figure)
+
+
+def _by_round(runs: Sequence[RunResult]) -> tuple[list[int], list[Spread]]:
+    """The rounds that were measured in some seed, and their accuracies."""
+    values: dict[int, list[float]] = {}
+    for run in runs:
+        for log in run.rounds:
+            if log.score is not None:
+                values.setdefault(log.round, []).append(log.score.accuracy)
+    rounds = np.array(sorted(values), dtype=np.int64)
+    shown: list[int] = some(rounds).tolist()
+    spreads = [Spread.of(values[number]) for number in shown]
+    return shown, [spread for spread in spreads if spread is not None]
+
+
+def _shown(rounds: Sequence[RoundLog], most: int = 1_000) -> list[RoundLog]:
+    rows: NDArray[np.int64] = some(np.arange(len(rounds)), most)
+    return [rounds[row] for row in rows.tolist()]
+
+
+def _state(log: RoundLog, silo: str) -> int:
+    return 2 if silo in log.rejected else int(silo in log.joined)

@@ -1,0 +1,151 @@
+"""What the figures of a report show, number by number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpdp import BudgetTable
+from rpdp.report.comparison import Comparison
+from rpdp.report.record_figures import budget_card, group_accuracy_card, inclusion_card, record_cards, share_card
+from rpdp.report.records import AllRecords
+from rpdp.report.run_figures import accuracy_card, curve_card, final_card, participation_card, time_card
+
+from .runs import public_plan, run, silo_plan, two_silos, view
+
+
+@pytest.fixture(scope="module")
+def two_methods() -> Comparison:
+    runs = {
+        "rpdp": [two_silos(1), two_silos(2, shift=0.2)],
+        "minimum": [two_silos(1, "minimum", shift=-0.1)],
+    }
+    return Comparison.of(runs, "silo", None)
+
+
+def all_records(comparison: Comparison) -> AllRecords:
+    records = AllRecords.of(comparison.subject)
+    assert records is not None
+    return records
+
+
+def test_accuracy_has_a_band_where_there_are_seeds(two_methods: Comparison) -> None:
+    band, ours, minimum = accuracy_card(two_methods).figure.data
+    assert (ours.name, minimum.name) == ("rpdp", "minimum")
+    assert list(ours.x) == [1, 2, 3, 4]
+    np.testing.assert_allclose(ours.y, [0.6, 0.7, 0.7, 0.8])
+    np.testing.assert_allclose(minimum.y, [0.4, 0.5, 0.5, 0.6])
+    deviation = np.std([0.0, 0.2], ddof=1)
+    np.testing.assert_allclose(band.y[:4], np.asarray(ours.y) + deviation)
+    np.testing.assert_allclose(band.y[4:], (np.asarray(ours.y) - deviation)[::-1])
+
+
+def test_final_accuracies_each_seed_and_the_mean(two_methods: Comparison) -> None:
+    each, mean, _, single = final_card(two_methods).figure.data
+    np.testing.assert_allclose(each.x, [0.7, 0.9])
+    np.testing.assert_allclose(mean.x, [0.8])
+    np.testing.assert_allclose(mean.error_x.array, [np.std([0.7, 0.9], ddof=1)])
+    assert single.error_x.array[0] == 0.0
+
+
+def test_participation_tells_joined_sat_out_and_rejected() -> None:
+    public = public_plan()
+    views = {name: view(silo_plan(public, name, 3)) for name in ("a", "b")}
+    comparison = Comparison.of(run(views, rejected={"b": "not finite"}, accuracies=[0.5] * 3), "share", None)
+    card = participation_card(comparison)
+    assert [list(row) for row in card.figure.data[0].z] == [[1, 0, 1], [2, 0, 2]]
+    assert list(card.figure.data[0].y) == ["a", "b"]
+    assert [trace.name for trace in card.figure.data[1:]] == ["joined", "sat out", "update rejected"]
+    assert card.caption == "1 of 3 rounds without any update; those left the model as it was."
+
+
+def test_time_of_every_round(two_methods: Comparison) -> None:
+    card = time_card(two_methods.subject)
+    assert list(card.figure.data[0].y) == [0.25, 0.5, 0.75, 1.0]
+    assert "3.5 seconds in all" in card.caption
+
+
+def test_the_curve_to_share_starts_at_a_constant() -> None:
+    public = public_plan()
+    curve = curve_card(public).figure.data[0]
+    assert curve.x[-1] == 1.0
+    assert curve.x[0] >= 1e-3
+    np.testing.assert_allclose(curve.y, public.curve.epsilon(np.asarray(curve.x)))
+
+
+def test_budget_and_cost_of_every_record(two_methods: Comparison) -> None:
+    records = all_records(two_methods)
+    _, marks = budget_card(records).figure.data
+    assert sum(marks.customdata) == 42
+    assert list(marks.x) == [0.5, 2.0, 8.0]
+    assert (np.asarray(marks.y) <= np.asarray(marks.x)).all()
+    np.testing.assert_allclose(sorted(set(records.plan.cost)), marks.y)
+
+
+def test_records_without_a_cost_are_shown_apart() -> None:
+    public = public_plan()
+    delta = [1e-9, 1e-9, 1e-3, 1e-3, 1e-3]  # the first two sit out
+    plan = public.assign(BudgetTable(list("abcde"), [2.0, 3.0, 2.0, 2.0, 1e-9], delta=delta))
+    records = AllRecords.of(run({"a": view(plan)}))
+    assert records is not None
+    card = budget_card(records)
+    _, priced, free = card.figure.data
+    assert (sum(priced.customdata), sum(free.customdata)) == (2, 3)
+    assert free.name == "cost 0"
+    assert free.y[0] < min(priced.y)
+    assert "5 records, 0 over budget, 2 sit out" in card.caption
+
+
+def test_realised_against_expected_inclusion(two_methods: Comparison) -> None:
+    records = all_records(two_methods)
+    card = inclusion_card(records)
+    band, line, marks = card.figure.data
+    np.testing.assert_array_equal(line.x, line.y)
+    assert sum(marks.customdata) == 42
+    assert np.dot(marks.y, marks.customdata) == records.draws.sum()
+    assert f"In all {records.draws.sum():,} draws" in card.caption
+    middle = len(line.x) - 1
+    spread = 1.96 * np.sqrt(records.variance[np.argmax(records.expected)])
+    assert band.y[middle] == pytest.approx(records.expected.max() + spread)
+
+
+def test_shares_of_the_groups(two_methods: Comparison) -> None:
+    records = all_records(two_methods)
+    people, expected, realised = share_card(records).figure.data
+    assert list(people.x) == ["0.5", "2", "8"]
+    np.testing.assert_allclose(people.y, [1 / 3] * 3)
+    strict = records.plan.budget == 0.5
+    assert expected.y[0] == pytest.approx(records.plan.q[strict].sum() / records.plan.q.sum())
+    assert realised.y[0] == pytest.approx(records.draws[strict].sum() / records.draws.sum())
+
+
+def test_accuracy_of_the_groups_by_method_on_the_same_records() -> None:
+    public = public_plan()
+    ours, theirs = (view(silo_plan(public, "a", 30), seed=seed) for seed in (1, 2))
+    stranger = view(silo_plan(public, "elsewhere", 30))
+    runs = {
+        method: [run({"a": one}, method=method)]
+        for method, one in (("rpdp", ours), ("minimum", theirs), ("stranger", stranger))
+    }
+    comparison = Comparison.of(runs, "silo", None)
+    card = group_accuracy_card(comparison, all_records(comparison))
+    assert card is not None
+    assert [trace.name for trace in card.figure.data] == ["rpdp", "minimum"]
+    for trace, one in zip(card.figure.data, (ours, theirs), strict=True):
+        assert one.correct is not None
+        assert trace.y[1] == pytest.approx(one.correct[1::3].mean())
+
+
+def test_many_records_and_rounds_stay_light() -> None:
+    public = public_plan()
+    rng = np.random.default_rng(0)
+    plan = silo_plan(public, "a", 20_000, levels=rng.uniform(0.1, 9.0, 20_000).tolist())
+    comparison = Comparison.of(run({"a": view(plan)}, accuracies=[0.5] * 3_000), "silo", None)
+    cards = [
+        *record_cards(comparison, all_records(comparison)),
+        accuracy_card(comparison),
+        time_card(comparison.subject),
+    ]
+    for card in cards:
+        assert sum(len(trace.x) for trace in card.figure.data) <= 2_000, card.name
+    assert len(participation_card(comparison).figure.data[0].x) == 3_000

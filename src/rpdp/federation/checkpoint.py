@@ -63,7 +63,7 @@ class Checkpoint:
                 meta = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 not a dictionary
             if meta.get("format") != FORMAT:
-                raise InputError(f"{path}: not a checkpoint of format {FORMAT}; remove it to start anew")
+                raise ValueError(f"its format is {meta.get('format')!r}, not {FORMAT!r}")
             return cls(
                 run=meta["run"],
                 values=tensors["values"],

@@ -12,6 +12,8 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
 from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.local import LocalTraining
@@ -23,7 +25,6 @@ from rpdp.training import FlatModel, make_kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
     from torch import Tensor, nn
@@ -175,11 +176,16 @@ class Silo:
         payload = self.account.stored(run.name, number)
         return False if payload is None else Update.from_bytes(self.name, payload)
 
-    def train(self, announcement: Announcement) -> Trained:
-        """The noisy local steps of a round that `begin` said to train; changes no account."""
+    def train(self, announcement: Announcement, withdrawn: Sequence[int] | NDArray[np.int64] = ()) -> Trained:
+        """The noisy local steps of a round that `begin` said to train; changes no account.
+
+        `withdrawn` are records not to draw, beside those the account knows of: in a forked worker it knows no news.
+        """
         run = self._admitted()
         training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
-        change, draws = training.run(self.records, announcement, self.account.switched_off)
+        also = np.asarray(withdrawn, dtype=np.int64)
+        off = self.account.switched_off
+        change, draws = training.run(self.records, announcement, lambda: np.concatenate([off(), also]))
         return Trained(Update(self.name, announcement.round, change), draws)
 
     def finish(self, trained: Trained) -> Update:

@@ -7,12 +7,14 @@ protects nobody.
 from __future__ import annotations
 
 import copy
+import hashlib
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from rpdp.checks import require_count
 from rpdp.errors import InputError
 from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.messages import Announcement, Update
@@ -69,6 +71,8 @@ def simulate(
         raise InputError("silos=[] is empty: a federation needs at least one")
     if len(set(names)) != len(names):
         raise InputError(f"silos: the names are not unique: {', '.join(sorted(names))}")
+    if workers is not None:
+        require_count("workers", workers)
     run = f"{public.fingerprint[:16]}-{method}-{seed}"
     with one_thread():
         for silo in silos:
@@ -100,6 +104,14 @@ class _Simulation:
         self._draws = {name: np.zeros(len(silo.records), dtype=np.int64) for name, silo in self._silos.items()}
         self._joined: dict[str, list[int]] = {name: [] for name in self._silos}
         self._rounds: list[RoundLog] = []
+        self._identity = f"{run}-{self._beginning()[:16]}"
+
+    def _beginning(self) -> str:
+        """A hash of what the name of a run does not say: the model it starts from and every silo's plan."""
+        digest = hashlib.sha256(self._server.values.numpy().tobytes())
+        for name, silo in self._silos.items():
+            digest.update(f"{name} {silo.plan.fingerprint}\n".encode())
+        return digest.hexdigest()
 
     def run(self, workers: int | None, on_round: Callable[[RoundLog], None] | None) -> RunResult:
         began = time.perf_counter()
@@ -132,7 +144,8 @@ class _Simulation:
         began = time.perf_counter()
         announcements = self._server.announce()
         joining = [name for name, silo in self._silos.items() if silo.begin(announcements[name]) is True]
-        jobs = [(name, *_packed(announcements[name])) for name in joining]
+        withdrawn = {name: self._silos[name].account.switched_off() for name in joining}
+        jobs = [(name, withdrawn[name], *_packed(announcements[name])) for name in joining]
         updates = []
         for name, (payload, draws) in zip(joining, pool.map("train", jobs), strict=True):
             update = Update.from_bytes(name, payload)
@@ -172,10 +185,11 @@ class _Simulation:
         kept = None if self._checkpoint is None else Checkpoint.read(self._checkpoint)
         if kept is None:
             return
-        if kept.run != self._name:
+        if kept.run != self._identity:
             raise InputError(
-                f"{self._checkpoint}: the checkpoint belongs to another run ({kept.run}); this one is {self._name}: "
-                "the settings have changed. Use another directory, or remove the checkpoint"
+                f"{self._checkpoint}: the checkpoint belongs to another run ({kept.run}); this one is "
+                f"{self._identity}: plan, method, seed, starting model or budgets have changed. Use another directory, "
+                "or remove the checkpoint"
             )
         for log in kept.rounds:
             for name, announcement in self._server.announce().items():
@@ -192,13 +206,20 @@ class _Simulation:
         if self._checkpoint is not None:
             server = self._server
             kept = (server.values, tuple(server.recent), server.backbone.state, self._draws, tuple(self._rounds))
-            Checkpoint(self._name, *kept).write(self._checkpoint)
+            Checkpoint(self._identity, *kept).write(self._checkpoint)
 
     def _train(
-        self, name: str, run: str, plan: str, number: int, values: NDArray[np.float32], correction: NDArray[np.float32]
+        self,
+        name: str,
+        withdrawn: NDArray[np.int64],
+        run: str,
+        plan: str,
+        number: int,
+        values: NDArray[np.float32],
+        correction: NDArray[np.float32],
     ) -> tuple[bytes, NDArray[np.int64]]:
         told = Announcement(run, plan, number, _tensor(values), None if correction is None else _tensor(correction))
-        trained = self._silos[name].train(told)
+        trained = self._silos[name].train(told, withdrawn)
         return trained.update.to_bytes(), trained.draws
 
     def _hits(self, name: str, values: NDArray[np.float32]) -> int:

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Protocol
@@ -62,8 +62,7 @@ class Forked:
     """Forked workers; a job goes to whichever is free."""
 
     def __init__(self, jobs: dict[str, Job], workers: int) -> None:
-        import_module("torch._dynamo")  # optimisers load it at their first step, for a second: once, not per worker
-        context = multiprocessing.get_context("fork")
+        context = fork_context()
         self._links: list[Connection] = []
         self._processes: list[ForkProcess] = []
         for _ in range(workers):
@@ -100,7 +99,8 @@ class Forked:
     def _hand_out(self, link: Connection, name: str, waiting: deque[Any], busy: dict[Connection, int]) -> None:
         if waiting:
             index, arguments = waiting.popleft()
-            link.send((name, arguments))
+            with suppress(OSError):  # a worker that has died is noticed when its answer is read
+                link.send((name, arguments))
             busy[link] = index
 
     def _receive(self, link: Connection) -> tuple[bool, Any]:
@@ -133,6 +133,12 @@ def default_workers(parameters: int, silos: int) -> int:
     if parameters < 2_000 or torch.cuda.is_available() or not hasattr(os, "fork"):
         return 1
     return max(1, min(silos, len(os.sched_getaffinity(0))))
+
+
+def fork_context() -> multiprocessing.context.ForkContext:
+    """Processes by fork, after loading what every optimiser loads at its first step: once, not in each process."""
+    import_module("torch._dynamo")
+    return multiprocessing.get_context("fork")
 
 
 @contextmanager

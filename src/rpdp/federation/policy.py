@@ -66,7 +66,7 @@ class Policy:
             "runs": (runs_before + 1, "at most", self.max_runs),
         }
         beyond = [
-            f"{name}={value:g} (policy: {side} {limit:g})"
+            f"{name}={value} (policy: {side} {limit})"
             for name, (value, side, limit) in asked.items()
             if (value > limit if side == "at most" else value < limit)
         ]

@@ -1,0 +1,87 @@
+"""A silo's own limits: each of them, by its name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.federation import Policy
+from tests.federation.world import make_public
+
+LIMITS = Policy(
+    max_rounds=4,
+    max_local_steps=3,
+    max_participation=0.5,
+    max_clip_norm=1.0,
+    min_noise_multiplier=1.0,
+    lifetime_delta=1e-3,
+    max_runs=2,
+)
+
+
+def test_a_plan_at_the_limits_is_admitted() -> None:
+    LIMITS.require(make_public(participation=0.5), runs_before=1)
+    LIMITS.require(make_public(participations=2), runs_before=0)
+    LIMITS.require(make_public(2, 1, participation=0.1, noise_multiplier=9.0, clip_norm=0.1, delta=1e-9), runs_before=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rounds": 5}, r"rounds=5 \(policy: at most 4\)"),
+        ({"local_steps": 4}, r"local_steps=4 \(policy: at most 3\)"),
+        ({"participation": 0.51}, r"participation=0.51 \(policy: at most 0.5\)"),
+        ({"participations": 3}, r"participation=0.75 \(policy: at most 0.5\)"),
+        ({"clip_norm": 1.01}, r"clip_norm=1.01 \(policy: at most 1\)"),
+        ({"noise_multiplier": 0.99}, r"noise_multiplier=0.99 \(policy: at least 1\)"),
+        ({"delta": 1.01e-3}, r"delta=0.00101 \(policy: at most 0.001\)"),
+    ],
+    ids=str,
+)
+def test_every_limit_is_kept_and_named(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(PrivacyRefusal, match=words) as refusal:
+        LIMITS.require(make_public(**{"participation": 0.5, **changes}), runs_before=0)
+    assert str(refusal.value).count("(policy:") == 1
+
+
+def test_the_number_of_runs_is_limited() -> None:
+    with pytest.raises(PrivacyRefusal, match=r"runs=3 \(policy: at most 2\)"):
+        LIMITS.require(make_public(participation=0.5), runs_before=2)
+
+
+def test_all_limits_that_are_broken_are_named_at_once() -> None:
+    with pytest.raises(PrivacyRefusal, match=r"rounds=9 .*, noise_multiplier=0.5 .*nothing was reserved"):
+        LIMITS.require(make_public(9, participation=0.5, noise_multiplier=0.5), runs_before=0)
+
+
+@pytest.mark.parametrize("schedule", [{"participation": 0.3}, {"participations": 3}], ids=str)
+def test_the_policy_of_a_plan_admits_it_once_and_nothing_beyond(schedule: dict[str, Any]) -> None:
+    public = make_public(**schedule)
+    policy = Policy.of(public)
+    policy.require(public, runs_before=0)
+    with pytest.raises(PrivacyRefusal, match="runs=2"):
+        policy.require(public, runs_before=1)
+    with pytest.raises(PrivacyRefusal, match="noise_multiplier"):
+        policy.require(replace(public, noise_multiplier=public.noise_multiplier * (1 - 1e-9)), runs_before=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_rounds", 0),
+        ("max_rounds", 1.5),
+        ("max_local_steps", -1),
+        ("max_runs", True),
+        ("max_participation", 1.1),
+        ("max_clip_norm", float("inf")),
+        ("min_noise_multiplier", 0.0),
+        ("lifetime_delta", 1.0),
+        ("lifetime_delta", float("nan")),
+    ],
+)
+def test_impossible_limits_are_named(name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"{name}="):
+        Policy(**{**asdict(LIMITS), name: value})

@@ -1,0 +1,446 @@
+"""The simulator: the same bits whatever the number of workers, and after any interruption."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.experiments.models.losses import binary_loss, cross_entropy
+from rpdp.federation import Policy, RoundLog, RunResult, Silo, simulate
+from rpdp.federation.checkpoint import NAME
+from rpdp.federation.workers import Forked, WorkerError, default_workers, make_pool
+from rpdp.planning import BACKBONES, Recipe
+from rpdp.training import Records
+from tests.federation.references import SETTINGS
+from tests.federation.world import (
+    FEATURES,
+    evaluation,
+    is_correct,
+    make_model,
+    make_public,
+    make_recipe,
+    make_records,
+    make_silo,
+    outcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rpdp import PublicPlan
+
+NAMES = ("north", "east", "west")
+MIXED = make_public(5, 2, participation=0.6, recipe=Recipe(averaged_rounds=2))
+
+
+def federation(public: PublicPlan, names: tuple[str, ...] = NAMES) -> list[Silo]:
+    return [make_silo(name, public, 10 + 4 * place, seed=place) for place, name in enumerate(names)]
+
+
+def run(public: PublicPlan = MIXED, **changes: Any) -> RunResult:
+    """A run of three silos with seed 4."""
+    settings: dict[str, Any] = {"seed": 4, "evaluation": evaluation(NAMES), "workers": 1, **changes}
+    model, loss = settings.pop("model", make_model()), settings.pop("loss", binary_loss)
+    silos = settings.pop("silos", None) or federation(public)
+    return simulate(model, loss, silos, public, **settings)
+
+
+# The same bits
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_the_number_of_workers_changes_no_bit(backbone: str) -> None:
+    public = make_public(4, 2, participation=0.7, recipe=make_recipe(backbone, **SETTINGS[backbone]))
+    results = [outcome(run(public, workers=workers)) for workers in (1, 2, 3)]
+    assert results[0] == results[1] == results[2]
+    assert outcome(run(public, seed=5))["values"] != results[0]["values"]
+
+
+class Small(nn.Sequential):
+    """A convolution and a linear layer for 8 × 8 pixels."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        super().__init__(nn.Conv2d(1, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 3))
+
+
+def test_the_number_of_workers_changes_no_bit_of_a_convolutional_model() -> None:
+    """Micro-batches of 16 of about 40 drawn records, whatever torch's own number of threads."""
+
+    def images(count: int, seed: int) -> Records:
+        generator = torch.Generator().manual_seed(seed)
+        pixels = torch.randn(count, 1, 8, 8, generator=generator)
+        return Records.of(pixels, torch.randint(3, (count,), generator=generator))
+
+    public = make_public(2, 3, recipe=Recipe(learning_rate=0.3, micro_batch=16))
+    results = []
+    for workers, threads in ((1, 1), (1, 2), (2, 2), (3, 1)):
+        torch.set_num_threads(threads)
+        silos = [make_silo(name, public, records=images(80, place)) for place, name in enumerate(NAMES)]
+        made = simulate(Small(), cross_entropy, silos, public, seed=1, workers=workers)
+        assert torch.get_num_threads() == threads
+        results.append(outcome(made))
+    assert all(result == results[0] for result in results)
+    assert any(results[0]["values"])
+
+
+def test_the_order_of_silos_changes_no_bit() -> None:
+    silos = federation(MIXED)
+    assert outcome(run(silos=silos[::-1])) == outcome(run())
+
+
+def test_measuring_accuracy_changes_no_bit_of_the_model() -> None:
+    measured, unmeasured = run(), run(evaluation=None)
+    assert torch.equal(measured.values, unmeasured.values)
+    assert unmeasured.score is None
+    assert measured.score is not None
+    assert measured.score.accuracy == measured.rounds[-1].score.accuracy  # type: ignore[union-attr]
+    assert all(view.correct is None for view in unmeasured.silos.values())
+
+
+# What a run says of itself
+
+
+def test_results_are_marked_as_simulations_and_complete() -> None:
+    seen: list[RoundLog] = []
+    result = run(on_round=seen.append)
+    assert result.is_simulation
+    assert result.seed == 4
+    assert list(result.rounds) == seen
+    assert [log.round for log in seen] == [1, 2, 3, 4, 5]
+    joined = {name: tuple(log.round for log in seen if name in log.joined) for name in NAMES}
+    assert joined == {name: view.joined for name, view in result.silos.items()}
+    for place, name in enumerate(NAMES):
+        view = result.silos[name]
+        assert len(view.draws) == 10 + 4 * place
+        np.testing.assert_allclose(view.expected_draws, 0.5 * 2 * len(view.joined))
+        assert view.correct is not None
+        assert view.correct.shape == view.draws.shape
+
+
+def test_the_view_of_training_records_is_that_of_the_final_model() -> None:
+    result = run()
+    weight, bias = result.values[:FEATURES], result.values[FEATURES]
+    for place, name in enumerate(NAMES):
+        records = make_records(10 + 4 * place, place)
+        expected = ((records.inputs[0] @ weight + bias > 0).long() == records.targets).numpy()
+        correct = result.silos[name].correct
+        assert correct is not None
+        assert correct.tolist() == expected.tolist()
+
+
+def test_the_model_given_is_not_changed() -> None:
+    model = make_model()
+    run(model=model, evaluation=None)
+    assert all((value == 0.0).all() for value in model.parameters())
+
+
+def test_every_silo_is_charged_for_every_round() -> None:
+    silos = federation(MIXED)
+    run(silos=silos)
+    assert [silo.account.status().runs[0].announced for silo in silos] == [5, 5, 5]
+
+
+# Refusals
+
+
+def test_no_silo_and_equal_names_are_refused_before_anything_is_reserved() -> None:
+    with pytest.raises(InputError, match="silos=\\[\\] is empty"):
+        simulate(make_model(), binary_loss, [], MIXED, seed=1)
+    silos = federation(MIXED, ("north", "west", "north"))
+    with pytest.raises(InputError, match="not unique: north, north, west"):
+        run(silos=silos)
+    assert all(silo.account.status().runs == () for silo in silos)
+
+
+def test_one_silo_that_does_not_admit_stops_the_run_before_its_first_round() -> None:
+    silos = federation(MIXED)
+    silos[1].policy = replace(Policy.of(MIXED), max_rounds=4)
+    with pytest.raises(PrivacyRefusal, match="rounds=5"):
+        run(silos=silos)
+    assert all(run.announced == 0 for silo in silos for run in silo.account.status().runs)
+
+
+def test_a_silo_cannot_be_run_twice_on_one_budget() -> None:
+    silos = federation(MIXED)
+    run(silos=silos)
+    with pytest.raises(PrivacyRefusal, match="runs=2"):
+        run(silos=silos)
+
+
+# Interruptions
+
+
+class Interrupt:
+    """Ctrl-C right after a round, or in the middle of a later one."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def __call__(self, log: RoundLog) -> None:
+        if log.round == self.after:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(backbone: str, tmp_path: Path) -> None:
+    recipe = replace(make_recipe(backbone, **SETTINGS[backbone]), averaged_rounds=3)
+    public = make_public(5, 2, participation=0.7, recipe=recipe)
+    whole = run(public)
+    for after, workers in ((1, 1), (3, 2), (4, 1)):  # twice in the same run, then right before its end
+        with pytest.raises(KeyboardInterrupt):
+            run(public, on_round=Interrupt(after), checkpoint=tmp_path, workers=workers)
+    rounds: list[RoundLog] = []
+    resumed = run(public, checkpoint=tmp_path, on_round=rounds.append)
+    assert [log.round for log in rounds] == [5]
+    assert outcome(resumed) == outcome(whole)
+
+
+def test_silos_of_a_resumed_run_are_charged_for_the_rounds_before(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(on_round=Interrupt(2), checkpoint=tmp_path)
+    silos, whole = federation(MIXED), federation(MIXED)
+    run(silos=silos, checkpoint=tmp_path)
+    run(silos=whole)
+    for one, other in zip(silos, whole, strict=True):
+        assert one.accountant.announced == 5
+        assert one.account.status().runs[0].joined == other.account.status().runs[0].joined
+
+
+def test_an_interruption_in_the_middle_of_a_round_repeats_it(tmp_path: Path) -> None:
+    """In a simulation the round is replayed from the same model, with the same coins, draws and noise."""
+    whole, calls = run(), 0
+
+    def loss(output: Tensor, targets: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if limit is not None and calls > limit:
+            raise KeyboardInterrupt
+        return binary_loss(output, targets)
+
+    limit: int | None = None
+    run(loss=loss)
+    limit, calls = calls - 3, 0
+    with pytest.raises(KeyboardInterrupt):
+        run(loss=loss, checkpoint=tmp_path)
+    limit = None
+    assert outcome(run(loss=loss, checkpoint=tmp_path)) == outcome(whole)
+
+
+def test_a_finished_run_is_found_again_without_training(tmp_path: Path) -> None:
+    whole = run(checkpoint=tmp_path)
+    rounds: list[RoundLog] = []
+    again = run(checkpoint=tmp_path, on_round=rounds.append)
+    assert outcome(again) == outcome(whole)
+    assert rounds == []
+
+
+def test_a_checkpoint_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    run(checkpoint=tmp_path / "deep" / "inside")
+    assert [path.name for path in (tmp_path / "deep" / "inside").iterdir()] == [NAME]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 5},
+        {"method": "minimum"},
+        {"public": make_public(5, 2, participation=0.6)},
+        {"model": "moved"},
+        {"silos": "budgets"},
+    ],
+    ids=["seed", "method", "plan", "starting model", "probabilities"],
+)
+def test_a_checkpoint_of_another_run_is_refused(other: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(on_round=Interrupt(2), checkpoint=tmp_path)
+    if "model" in other:
+        other = {"model": make_model()}
+        next(other["model"].parameters()).data.fill_(0.5)
+    if "silos" in other:
+        other = {"silos": [make_silo(silo.name, MIXED, len(silo.records), q=0.4) for silo in federation(MIXED)]}
+    with pytest.raises(InputError, match="the checkpoint belongs to another run"):
+        run(**{"checkpoint": tmp_path, **other})
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def text(path: Path) -> None:
+    path.write_text("not a checkpoint")
+
+
+def header(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"rpdp-checkpoint/1", b"rpdp-checkpoint/9"))
+
+
+def log(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'\\"joined\\"', b'\\"jointd\\"'))
+
+
+@pytest.mark.parametrize("damage", [cut, empty, text, header, log], ids=lambda damage: damage.__name__)
+def test_a_damaged_checkpoint_is_refused(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(on_round=Interrupt(2), checkpoint=tmp_path)
+    before = (tmp_path / NAME).read_bytes()
+    damage(tmp_path / NAME)
+    assert (tmp_path / NAME).read_bytes() != before
+    with pytest.raises(InputError, match=r"(damaged|not a) checkpoint .*remove it to start anew") as refusal:
+        run(checkpoint=tmp_path)
+    assert str(refusal.value).count("remove it") == 1
+
+
+# Workers
+
+
+def is_gone(process: int) -> bool:
+    """Not even a zombie is left: those still answer to signal 0."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+class Elsewhere:
+    """A loss that notes the processes it runs in, and does something else outside of this one."""
+
+    def __init__(self, notes: Path, act: Callable[[], None]) -> None:
+        self.home, self.notes, self.act = os.getpid(), notes, act
+
+    def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
+        if os.getpid() != self.home:
+            with self.notes.open("a") as file:
+                file.write(f"{os.getpid()}\n")
+            self.act()
+        return binary_loss(output, targets)
+
+    def processes(self) -> set[int]:
+        return {int(line) for line in self.notes.read_text().split()}
+
+
+def die() -> None:
+    os._exit(1)
+
+
+def fail() -> None:
+    raise ZeroDivisionError("no such thing")
+
+
+def refuse() -> None:
+    raise PrivacyRefusal("not this one")
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "words"),
+    [
+        (die, WorkerError, "a worker process died"),
+        (fail, WorkerError, "ZeroDivisionError: no such thing"),
+        (refuse, PrivacyRefusal, "not this one"),
+    ],
+    ids=["dies", "fails", "refuses"],
+)
+def test_what_goes_wrong_in_a_worker_is_told_and_no_process_stays(
+    act: Callable[[], None], kind: type[Exception], words: str, tmp_path: Path
+) -> None:
+    loss = Elsewhere(tmp_path / "processes", act)
+    with pytest.raises(kind, match=words):
+        run(make_public(), loss=loss, workers=2)
+    assert loss.processes()
+    assert all(is_gone(process) for process in loss.processes())
+
+
+def test_no_process_stays_after_a_run_or_an_interruption(tmp_path: Path) -> None:
+    loss = Elsewhere(tmp_path / "processes", lambda: None)
+    run(make_public(), loss=loss, workers=2)
+    with pytest.raises(KeyboardInterrupt):
+        run(make_public(), loss=loss, workers=2, on_round=Interrupt(2))
+    assert 2 <= len(loss.processes()) <= 4
+    assert os.getpid() not in loss.processes()
+    assert all(is_gone(process) for process in loss.processes())
+
+
+def test_jobs_go_to_free_workers_and_results_keep_their_order() -> None:
+    pool = make_pool({"square": lambda value: (value**2, os.getpid())}, 3)
+    assert isinstance(pool, Forked)
+    try:
+        results = pool.map("square", [(value,) for value in range(50)])
+        assert pool.map("square", []) == []
+    finally:
+        pool.close()
+    assert [value for value, _ in results] == [value**2 for value in range(50)]
+    assert os.getpid() not in {process for _, process in results}
+
+
+def test_a_pool_goes_on_after_a_job_that_failed() -> None:
+    pool = make_pool({"divide": lambda value: 1 / value}, 2)
+    try:
+        with pytest.raises(WorkerError, match="ZeroDivisionError"):
+            pool.map("divide", [(1,), (0,), (2,), (4,)])
+        assert pool.map("divide", [(1,), (2,), (4,)]) == [1.0, 0.5, 0.25]
+    finally:
+        pool.close()
+
+
+def test_a_worker_that_died_between_two_rounds_is_told_too() -> None:
+    pool = make_pool({"die": lambda: os._exit(1), "one": lambda: 1}, 2)
+    try:
+        with pytest.raises(WorkerError, match="a worker process died"):
+            pool.map("die", [()])
+        with pytest.raises(WorkerError, match="a worker process died"):
+            pool.map("one", [()] * 4)
+    finally:
+        pool.close()
+
+
+def test_tiny_models_stay_in_this_process() -> None:
+    assert default_workers(parameters=100, silos=10) == 1
+    assert default_workers(parameters=10**6, silos=1) == 1
+    assert 1 <= default_workers(parameters=10**6, silos=64) <= 64
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5])
+def test_an_impossible_number_of_workers_is_refused(workers: Any) -> None:
+    with pytest.raises(InputError, match=f"workers={workers}"):
+        run(workers=workers)
+
+
+def test_withdrawals_reach_the_workers() -> None:
+    """A record withdrawn after round 1 is not drawn again, whatever process trains."""
+    drawn = []
+    for workers in (1, 2):
+        public = make_public(3, 2)
+        silos = [make_silo(name, public, 6, q=1.0) for name in NAMES]
+
+        def withdraw(log: RoundLog, silos: list[Silo] = silos) -> None:
+            if log.round == 1:
+                for silo in silos:
+                    silo.account.switch_off(np.array([2]))  # type: ignore[attr-defined]
+
+        result = simulate(make_model(), binary_loss, silos, public, seed=1, workers=workers, on_round=withdraw)
+        drawn.append([result.silos[name].draws.tolist() for name in NAMES])
+    assert drawn[0] == drawn[1] == [[6, 6, 2, 6, 6, 6]] * 3
+
+
+def test_accuracy_is_measured_on_the_averaged_model() -> None:
+    result = run(make_public(4, 3, recipe=Recipe(learning_rate=1.0, averaged_rounds=4)))
+    tests = evaluation(NAMES)
+    hits = 0
+    for records in tests.test.values():
+        output = records.inputs[0] @ result.values[:FEATURES] + result.values[FEATURES]
+        hits += int(is_correct(output, records.targets).sum())
+    assert result.score is not None
+    assert result.score.accuracy == hits / 120

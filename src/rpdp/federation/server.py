@@ -73,11 +73,15 @@ class Server:
 
     def collect(self, updates: Iterable[Update]) -> dict[str, str]:
         """Average the usable updates into the model; for each rejected one, whose it is and why."""
-        by_silo = {update.silo: update for update in updates}
+        by_silo: dict[str, Update] = {}
         rejected: dict[str, str] = {}
+        for update in updates:
+            if update.silo in by_silo:
+                rejected[update.silo] = "more than one update for the round"
+            by_silo[update.silo] = update
         changes = []
         for silo in sorted(by_silo):
-            fault = self._fault(by_silo[silo])
+            fault = rejected.get(silo) or self._fault(by_silo[silo])
             if fault is None:
                 changes.append(Weighted(silo, self._weights[silo], by_silo[silo].change))
             else:

@@ -158,15 +158,3 @@ def test_two_updates_of_one_silo_count_for_nothing() -> None:
     rejected = server.collect([Update("a", 1, GOOD), Update("b", 1, GOOD), Update("a", 1, -GOOD)])
     assert rejected == {"a": "more than one update for the round"}
     np.testing.assert_allclose(server.values, 1.0 + np.arange(SIZE), rtol=1e-6)
-
-
-def test_the_result_is_the_mean_of_the_latest_models() -> None:
-    public = make_public(recipe=Recipe(averaged_rounds=2))
-    server = Server(RUN, public, torch.zeros(SIZE), ["a"])
-    means = []
-    for number in (1, 2, 3):
-        server.announce()
-        server.collect([Update("a", number, torch.ones(SIZE))])
-        means.append(float(server.result[0]))
-    assert means == [1.0, 1.5, 2.5]
-    assert float(server.values[0]) == 3.0

@@ -7,12 +7,17 @@ materialises per-record gradients, `ghost` runs two backwards.
 
     [RPDP_BENCHMARK_THREADS=2] python benchmarks/step.py [--quick] [--json]
 
-One thread by default: threads that wait for each other on a shared machine can make any ratio.
+One thread by default: threads that wait for each other on a shared machine can make any ratio. On a machine with
+more cores than threads, noise for large models is made on a second thread (`rpdp.training.noise`); `taskset -c 0`
+shows the ratios without it. The allocator is told to keep the memory that is freed: otherwise what ran before decides
+which of two steps pays for fetching pages anew, and the ratio of the small CNN wanders between 1.1 and 1.7.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +32,7 @@ from rpdp.experiments.models import binary_loss, cross_entropy, logistic_regress
 from rpdp.experiments.models.text import TextHead
 from rpdp.experiments.models.text.encoder import EncoderConfig, EncoderLayer
 from rpdp.sampling import Secure
+from rpdp.sampling.blocks import GaussianBlocks
 from rpdp.training import FlatModel, NoisyStep, Records, StepSettings, make_kernel
 
 if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour
@@ -43,6 +49,18 @@ class NoNoise(Secure):
     """For the share of the noise only: a step without it protects nobody."""
 
     def fill_gaussian(self, out: Any, std: float) -> None:
+        """Zeros."""
+        out[...] = 0.0
+
+    def gaussian_blocks(self) -> Any:
+        """Zeros."""
+        return ZeroBlocks(b"")
+
+
+class ZeroBlocks(GaussianBlocks):
+    """Of zeros."""
+
+    def fill(self, number: int, out: Any, std: float) -> None:
         """Zeros."""
         out[...] = 0.0
 
@@ -65,6 +83,14 @@ class Task:
     def records(self) -> Records:
         """The batch as records."""
         return Records.of(self.inputs, self.targets)
+
+
+def keep_freed_memory() -> None:
+    """Tell the allocator not to hand freed memory back to the system; only glibc has this switch."""
+    trim_threshold, map_threshold, never = -1, -3, 2**30
+    if hasattr(library := ctypes.CDLL(None), "mallopt"):
+        library.mallopt(trim_threshold, never)
+        library.mallopt(map_threshold, never)
 
 
 def text_head() -> nn.Module:
@@ -171,14 +197,18 @@ def measure(bench: Benchmark, task: Task) -> None:
 
 
 def peak_memory(step: Callable[[], object]) -> float:
-    """Megabytes of tensors that one step holds at its peak beyond what it holds between steps."""
+    """Megabytes that one step holds at its peak beyond what it holds between steps: tensors plus numpy's arrays."""
     step()
+    tracemalloc.start()
+    step()
+    arrays = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()
     results: Any = profiler.profiler
     events = [event for event in results.kineto_results.events() if event.name() == "[memory]"]
     held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
-    return float(held.max()) / 2**20
+    return float(held.max() + arrays) / 2**20
 
 
 def measure_memory(bench: Benchmark, task: Task) -> None:
@@ -194,6 +224,7 @@ def measure_memory(bench: Benchmark, task: Task) -> None:
 
 
 def main() -> None:
+    keep_freed_memory()
     torch.set_num_threads(int(os.environ.get("RPDP_BENCHMARK_THREADS", "1")))
     bench = Benchmark("Private step against plain step")
     chosen = tasks(bench.quick)

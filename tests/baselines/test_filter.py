@@ -7,45 +7,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from scipy import stats
-from torch import Tensor, nn
 
 from rpdp.accounting import Accountant, PrivacyCurve, Schedule
 from rpdp.baselines import Conversion, FilterResult, FilterSettings, train_filtered
 from rpdp.errors import BudgetError, InputError, PlanError
-from rpdp.sampling import Secure, Seeded
 from rpdp.training import Records
+from tests.baselines.logistic import data, loss, model, optimiser, randomness
 
 RECORDS = 50
 EPSILON = np.resize([0.5, 2.0, 20.0], RECORDS)
 SETTINGS = FilterSettings(steps=30, noise_multiplier=5.0, clip_norm=1.0, normaliser=RECORDS, delta=1e-3)
 
 
-def loss(output: Tensor, targets: Tensor) -> Tensor:
-    return F.binary_cross_entropy_with_logits(output[:, 0], targets, reduction="none")
-
-
-def data(count: int = RECORDS) -> Records:
-    generator = torch.Generator().manual_seed(2)
-    inputs = torch.randn(count, 3, generator=generator)
-    return Records.of(inputs, (inputs[:, 0] > 0).float())
-
-
 def train(
     settings: FilterSettings = SETTINGS, records: Records | None = None, *, seed: int = 1, secure: bool = False
 ) -> FilterResult:
-    layer = nn.Linear(3, 1)
-    nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
     return train_filtered(
-        layer,
+        model(),
         loss,
-        data() if records is None else records,
+        data(RECORDS) if records is None else records,
         EPSILON,
-        Secure() if secure else Seeded(seed),
+        randomness(seed, secure=secure),
         settings=settings,
-        optimiser=lambda values: torch.optim.SGD(values, lr=1.0),
+        optimiser=optimiser,
     )
 
 
@@ -89,7 +74,7 @@ def test_nobody_exceeds_a_norm_budget_and_the_strict_drop_out_first() -> None:
 
 def test_what_is_charged_is_at_least_what_was_added() -> None:
     """One step from zero weights: the gradient of a record is known, ½ (x, 1)."""
-    records = data()
+    records = data(RECORDS)
     result = train(replace(SETTINGS, steps=1))
     norms = 0.5 * (records.inputs[0].double().square().sum(1) + 1).sqrt().numpy()
     charged = np.sqrt(result.spent)
@@ -111,7 +96,7 @@ def test_small_pieces_give_the_same_run() -> None:
 
 
 def test_a_nan_record_adds_nothing_and_pays_the_most() -> None:
-    records = data()
+    records = data(RECORDS)
     damaged = records.inputs[0].clone()
     damaged[2] = float("nan")
     result = train(replace(SETTINGS, steps=4), Records.of(damaged, records.targets))

@@ -7,43 +7,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from rpdp.accounting import Accountant, PrivacyCurve, Schedule
 from rpdp.baselines import IdpSettings, ScalePlan, noise_for_rate, sample_plan, train_scaled
 from rpdp.budgets import BudgetTable
 from rpdp.errors import BudgetError, InputError, PlanError
 from rpdp.planning import TUNED_ON_BUDGETS
-from rpdp.sampling import Secure, Seeded
 from rpdp.training import CLIP_SLACK, CentralResult, Records
+from tests.baselines.logistic import data, loss, model, optimiser, randomness
 
 RECORDS = 100
 EPSILON = np.repeat([1.0, 2.0, 3.0], [54, 37, 9])
 SETTINGS = IdpSettings(steps=50, sampling_rate=0.1, delta=1e-3, clip_norm=0.5, normaliser=10.0)
 
 
-def loss(output: Tensor, targets: Tensor) -> Tensor:
-    return F.binary_cross_entropy_with_logits(output[:, 0], targets, reduction="none")
-
-
-def data(count: int = RECORDS) -> Records:
-    generator = torch.Generator().manual_seed(2)
-    inputs = torch.randn(count, 3, generator=generator)
-    return Records.of(inputs, (inputs[:, 0] > 0).float())
-
-
 def train(plan: ScalePlan, records: Records | None = None, *, seed: int = 1, secure: bool = False) -> CentralResult:
-    layer = nn.Linear(3, 1)
-    nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
     return train_scaled(
-        layer,
+        model(),
         loss,
-        data() if records is None else records,
+        data(RECORDS) if records is None else records,
         plan,
-        Secure() if secure else Seeded(seed),
-        optimiser=lambda values: torch.optim.SGD(values, lr=1.0),
+        randomness(seed, secure=secure),
+        optimiser=optimiser,
     )
 
 
@@ -92,7 +77,7 @@ def test_each_record_is_clipped_at_its_own_norm() -> None:
     """One step, everybody drawn, hardly any noise: the release is the sum of gradients clipped one by one."""
     settings = replace(SETTINGS, steps=1, sampling_rate=1.0)
     plan = replace(ScalePlan.of(EPSILON, settings), noise_multiplier=1e-9)
-    records = data()
+    records = data(RECORDS)
     result = train(plan, records)
     gradients = (0.5 - records.targets)[:, None] * torch.cat([records.inputs[0], torch.ones(RECORDS, 1)], 1)
     bounds = torch.from_numpy(plan.clip_norms).float() * (1 - CLIP_SLACK)
@@ -112,7 +97,7 @@ def test_draws_seeds_and_simulation_flag() -> None:
 
 
 def test_a_nan_record_does_not_stop_the_run() -> None:
-    records = data()
+    records = data(RECORDS)
     damaged = records.inputs[0].clone()
     damaged[2] = float("inf")
     assert torch.isfinite(train(ScalePlan.of(EPSILON, SETTINGS), Records.of(damaged, records.targets)).values).all()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEY_BYTES = 32
-_COUNTER_START = bytes(16)
 _ZEROS = bytes(1 << 18)  # encrypting zeros gives the bare keystream; 256 KiB stays inside the cache
 
 _FIRST_POOL = 64
@@ -29,10 +28,15 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Keystream:
-    """The endless word sequence of one key; what was handed out never comes again."""
+    """The endless word sequence of one key; what was handed out never comes again.
 
-    def __init__(self, key: bytes) -> None:
-        self._encryptor = Cipher(AES(key), CTR(_COUNTER_START)).encryptor()
+    Args:
+        key: 32 secret bytes.
+        part: The counter's upper half: 2⁶⁴ sequences of 2⁶⁵ words under one key, which never meet.
+    """
+
+    def __init__(self, key: bytes, part: int = 0) -> None:
+        self._encryptor = Cipher(AES(key), CTR(part.to_bytes(8) + bytes(8))).encryptor()
 
     def fill(self, words: NDArray[np.uint64]) -> None:
         """Overwrite a contiguous array with the next words."""

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 import numpy as np
 
 from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.sampling.blocks import GaussianBlocks
+from rpdp.sampling.forks import forks
 from rpdp.sampling.gaussian import LARGEST_VALUE, fill_normal, standard_normals
 from rpdp.sampling.keystream import KEY_BYTES, Keystream, Pool
 
@@ -27,26 +29,6 @@ if TYPE_CHECKING:
 
 _POOLED_NORMALS = 1024  # fills up to this size come from the pool
 _LARGEST_STD = {np.dtype(kind): float(np.finfo(kind).max) / (LARGEST_VALUE + 1) for kind in (np.float32, np.float64)}
-
-
-class _Forks:
-    """Tells a forked process from its parent, by process id and by counting the forks that Python sees."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self.restart = threading.Lock()
-        if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-            os.register_at_fork(after_in_child=self._after_fork)
-
-    def _after_fork(self) -> None:
-        self._count += 1
-        self.restart = threading.Lock()
-
-    def process(self) -> tuple[int, int]:
-        return os.getpid(), self._count
-
-
-_forks = _Forks()
 
 
 class Randomness(ABC):
@@ -123,6 +105,13 @@ class Randomness(ABC):
             else:
                 fill_normal(flat, float(std), self._keystream)
 
+    def gaussian_blocks(self) -> GaussianBlocks:
+        """Return Gaussian noise in numbered blocks, independent of everything else that this stream gives.
+
+        Its key is the next four words of this stream, so asking again gives other noise.
+        """
+        return GaussianBlocks(self.words(KEY_BYTES // 8).tobytes())
+
     def __copy__(self) -> NoReturn:
         self._refuse_copy("copied")
 
@@ -151,7 +140,7 @@ class Secure(Randomness):
 
     def __init__(self) -> None:
         super().__init__()
-        self._process = _forks.process()
+        self._process = forks.process()
 
     def _key(self) -> bytes:
         return os.urandom(KEY_BYTES)
@@ -165,11 +154,11 @@ class Secure(Randomness):
         return self
 
     def _turn(self) -> threading.Lock:
-        if self._process != _forks.process():
-            with _forks.restart:
-                if self._process != _forks.process():
+        if self._process != forks.process():
+            with forks.restart:
+                if self._process != forks.process():
                     self._start()
-                    self._process = _forks.process()  # last: until now other threads wait
+                    self._process = forks.process()  # last: until now other threads wait
         return self._lock
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from rpdp.training.kernel import Kernel, PerRecordLoss, clip_factors, require_record_losses
+from rpdp.training.kernel import Kernel, PerRecordLoss, Progress, clip_factors, require_record_losses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +45,7 @@ class AffineKernel(Kernel):
         self._weight, *bias = model.views(model.values.data)
         self._bias = bias[0] if bias else None
 
-    def _add(self, records: Records, bound: float, total: Tensor) -> Tensor:
+    def _add(self, records: Records, bound: float, total: Tensor, progress: Progress | None) -> Tensor:
         weight, bias, device = self._weight, self._bias, self.model.device
         inputs = records.inputs[0].to(device)
         output = F.linear(inputs, weight, bias).requires_grad_()

@@ -32,6 +32,10 @@ PerRecordLoss = Callable[[Tensor, Tensor], Tensor]
 reduction="none")`."""
 
 
+Progress = Callable[[int], None]
+"""Called with p when `total[p:]` is final, so that noise can go on it while the rest is computed."""
+
+
 @dataclass(frozen=True)
 class ClippedSum:
     """What a kernel hands back. All three are sensitive and stay in the silo: only the noisy sum may leave.
@@ -62,8 +66,12 @@ class Kernel(ABC):
         norms = self.add_clipped_sum(records, clip_norm, total)
         return ClippedSum(total, len(records), norms)
 
-    def add_clipped_sum(self, records: Records, clip_norm: float, total: Tensor) -> Tensor:
+    def add_clipped_sum(
+        self, records: Records, clip_norm: float, total: Tensor, progress: Progress | None = None
+    ) -> Tensor:
         """Add the clipped sum over these records to `total`; return the norms before clipping.
+
+        A kernel that works from the end of `total` to its beginning tells `progress` how far it is.
 
         | records | effect |
         |---|---|
@@ -74,10 +82,10 @@ class Kernel(ABC):
         self.model.require_intact()
         if len(records) == 0:
             return self.model.values.new_zeros(0)
-        return self._add(records, clip_norm * (1 - CLIP_SLACK), total)
+        return self._add(records, clip_norm * (1 - CLIP_SLACK), total, progress)
 
     @abstractmethod
-    def _add(self, records: Records, bound: float, total: Tensor) -> Tensor:
+    def _add(self, records: Records, bound: float, total: Tensor, progress: Progress | None) -> Tensor:
         """As `add_clipped_sum`, for at least one record, clipping at `bound`."""
 
     def record_losses(self, records: Records) -> Tensor:

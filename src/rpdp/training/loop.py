@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from rpdp.training.kernel import Kernel, clip_factors
+from rpdp.training.kernel import Kernel, Progress, clip_factors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +19,7 @@ class LoopKernel(Kernel):
 
     name = "loop"
 
-    def _add(self, records: Records, bound: float, total: Tensor) -> Tensor:
+    def _add(self, records: Records, bound: float, total: Tensor, progress: Progress | None) -> Tensor:
         squared_norms = []
         for record in records.chunks(1):
             gradients = torch.autograd.grad(self.record_losses(record).sum(), self.model.parameters, allow_unused=True)

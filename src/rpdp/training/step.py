@@ -14,7 +14,7 @@ import torch
 
 from rpdp.errors import InputError
 from rpdp.training.kernel import require_clip_norm
-from rpdp.training.noise import release_
+from rpdp.training.noise import PendingRelease, release_
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,20 +129,23 @@ class NoisyStep:
         model, settings = self.kernel.model, self.settings
         model.values.grad = None
         model.require_finite()
-        total, norms = self._clipped_sum(records, drawn)
-        release_(total, settings.noise_std, settings.normaliser, self._randomness)
+        if len(drawn) <= settings.micro_batch:
+            total = self._total.zero_()
+            with PendingRelease(total, settings.noise_std, settings.normaliser, self._randomness) as pending:
+                chosen = records.select(drawn)
+                norms = self.kernel.add_clipped_sum(chosen, settings.clip_norm, total, pending.final_from)
+        else:
+            total, norms = self._sum_in_pieces(records, drawn)
+            release_(total, settings.noise_std, settings.normaliser, self._randomness)
         model.values.grad = self._total.copy_(total)
         return StepDiagnostics(len(drawn), norms)
 
-    def _clipped_sum(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def _sum_in_pieces(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """The clipped sum, in micro-batches, and the norms.
 
         Micro-batches are added up in float64: thousands of float32 terms would round away more than the clipping slack.
         """
         size, clip_norm, kernel = self.settings.micro_batch, self.settings.clip_norm, self.kernel
-        if len(drawn) <= size:
-            total = self._total.zero_()
-            return total, kernel.add_clipped_sum(records.select(drawn), clip_norm, total)
         whole, norms = torch.zeros_like(self._total, dtype=torch.float64), []
         for start in range(0, len(drawn), size):
             self._total.zero_()

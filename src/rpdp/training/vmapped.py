@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.func import functional_call, grad, vmap
 
-from rpdp.training.kernel import Kernel, PerRecordLoss, clip_factors, require_record_losses
+from rpdp.training.kernel import Kernel, PerRecordLoss, Progress, clip_factors, require_record_losses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +41,7 @@ class VmapKernel(Kernel):
         require_record_losses(losses, 1)
         return losses.squeeze(0)
 
-    def _add(self, records: Records, bound: float, total: Tensor) -> Tensor:
+    def _add(self, records: Records, bound: float, total: Tensor, progress: Progress | None) -> Tensor:
         return torch.cat([self._add_chunk(chunk, bound, total) for chunk in records.chunks(self._chunk)])
 
     def _add_chunk(self, records: Records, bound: float, total: Tensor) -> Tensor:

@@ -20,15 +20,27 @@ import torch.nn.functional as F
 from rpdp.training.ghost.uses import DirectUse, FactorUse, Norms, Use, gram_norms, squared_rows, zero_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor, nn
 
 KEPT_RATIO = 3
 """Per-record gradients of a convolution are kept when they take at most this many times the layer's
 activations."""
 
+COPY = 16
+"""Copying a number into a patch takes about as long as this many multiplications."""
+
+SMALL_MAP = 4
+"""Up to this many positions a product for each tap is faster than the library's weight gradient."""
+
 PATCH_BYTES = 2**20
 """Patches are copied for as many records at a time as fit here: in cache, and a bounded addition to
 memory."""
+
+
+Window = tuple[int, slice, slice]
+"""A tap along one axis: its number, the outputs at which it sees input, and the pixels that it sees there."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,7 @@ class Geometry:
     size: tuple[int, ...]
     outputs: tuple[int, ...]
     pads: tuple[int, ...]
+    windows: tuple[tuple[Window, ...], ...]
     groups: int
 
     @property
@@ -85,21 +98,30 @@ def _geometry(
     size: tuple[int, ...],
     outputs: tuple[int, ...],
 ) -> Geometry:
-    first, taps, pads = [], [], []
+    first, taps, pads, windows = [], [], [], []
     for axis in range(len(kernel)):
-        starts = range(-before[axis], outputs[axis] * stride[axis] - before[axis], stride[axis])
-        live = [
-            tap
-            for tap in range(kernel[axis])
-            if any(0 <= start + tap * dilation[axis] < size[axis] for start in starts)
-        ] or [0]
+        seen = tuple(_windows(kernel[axis], stride[axis], dilation[axis], before[axis], size[axis], outputs[axis]))
+        live = [tap for tap, _, _ in seen] or [0]
+        windows.append(seen)
         first.append(live[0])
         taps.append(live[-1] - live[0] + 1)
         left = before[axis] - live[0] * dilation[axis]
         extent = (outputs[axis] - 1) * stride[axis] + (taps[-1] - 1) * dilation[axis] + 1
         pads.append((left, extent - left - size[axis]))
     flat_pads = tuple(value for pair in reversed(pads) for value in pair)
-    return Geometry(kernel, tuple(first), tuple(taps), stride, dilation, before, size, outputs, flat_pads, groups)
+    return Geometry(
+        kernel, tuple(first), tuple(taps), stride, dilation, before, size, outputs, flat_pads, tuple(windows), groups
+    )
+
+
+def _windows(kernel: int, stride: int, dilation: int, before: int, size: int, outputs: int) -> Iterator[Window]:
+    """The windows of all taps along one axis that see any input."""
+    for tap in range(kernel):
+        offset = tap * dilation - before
+        start = max(0, -(offset // stride))
+        stop = min(outputs, (size - 1 - offset) // stride + 1)
+        if start < stop:
+            yield tap, slice(start, stop), slice(start * stride + offset, (stop - 1) * stride + offset + 1, stride)
 
 
 def _padding_before(module: nn.modules.conv._ConvNd) -> tuple[int, ...]:
@@ -169,41 +191,31 @@ class ConvolutionUse(FactorUse):
 
     def _patch_gram(self) -> Tensor:
         """Products of patches (B·G, T, T)."""
-        pixels = self.pixels
-        positions, places = prod(self.shape.outputs), prod(pixels.shape[1:-1])
-        channels = pixels.shape[-1] // self.shape.groups
-        taps = prod(self.shape.taps)
-        if taps > 1 and places**2 * channels + positions**2 * taps < positions**2 * taps * channels:
-            return self._shifted_gram(pixels)
-        patches = self.patches(pixels).flatten(0, 1)
+        shape = self.shape
+        positions, places, taps = prod(shape.outputs), prod(shape.size), prod(shape.taps)
+        channels = self.inputs.shape[1] // shape.groups
+        shifted = places**2 * channels + positions**2 * taps
+        if taps > 1 and shifted < positions * taps * channels * (positions + COPY):
+            return self._shifted_gram()
+        patches = self.patches(self.pixels).flatten(0, 1)
         return torch.bmm(patches, patches.transpose(1, 2))
 
-    def _shifted_gram(self, pixels: Tensor) -> Tensor:
-        """Σ over taps k of (pixel t+k)·(pixel s+k), from the Gram matrix of pixels."""
-        shape, padded = self.shape, pixels.shape[1:-1]
-        split = pixels.reshape(len(pixels), -1, shape.groups, pixels.shape[-1] // shape.groups)
-        rows = split.transpose(1, 2).flatten(0, 1)
-        gram = torch.bmm(rows, rows.transpose(1, 2)).view(len(rows), *padded, *padded)
-        axes = len(padded)
-        first, second = gram.stride()[1 : axes + 1], gram.stride()[axes + 1 :]
-        both = [a + b for a, b in zip(first, second, strict=True)]
-        view = gram.as_strided(
-            (len(rows), *shape.taps, *shape.outputs, *shape.outputs),
-            (
-                gram.stride(0),
-                *[step * by for step, by in zip(both, shape.dilation, strict=True)],
-                *[step * by for step, by in zip(first, shape.stride, strict=True)],
-                *[step * by for step, by in zip(second, shape.stride, strict=True)],
-            ),
-        )
-        total = gram.new_zeros(len(rows), *shape.outputs, *shape.outputs)
-        for tap in product(*map(range, shape.taps)):
-            shifted = view
-            for index in tap:
-                shifted = shifted.select(1, index)
-            total += shifted
-        positions = prod(shape.outputs)
-        return total.view(len(rows), positions, positions)
+    def _shifted_gram(self) -> Tensor:
+        """Σ over taps k of (pixel t+k)·(pixel s+k), from the Gram matrix of pixels; taps are summed axis by axis."""
+        shape, size = self.shape, self.shape.size
+        rows = self.inputs.reshape(len(self.inputs) * shape.groups, -1, prod(size))
+        gram = torch.bmm(rows.transpose(1, 2), rows).view(len(rows), *size, *size)
+        axes = len(size)
+        for axis, outputs in enumerate(shape.outputs):
+            first, second = 1 + axis, 1 + axes + axis
+            form = list(gram.shape)
+            form[first] = form[second] = outputs
+            total = gram.new_zeros(form)
+            for _, target, source in shape.windows[axis]:
+                part = total[_at(target, first)][_at(target, second)]
+                part += gram[_at(source, first)][_at(source, second)]
+            gram = total
+        return gram.view(len(rows), prod(shape.outputs), -1)
 
     def left_gram(self, other: FactorUse) -> Tensor:
         """Products of output gradients, the groups side by side: (B, G·T, G·T')."""
@@ -259,17 +271,23 @@ class ConvolutionUse(FactorUse):
         return weight
 
     def add_sum(self, factors: Tensor, out: Tensor) -> None:
-        """The library's weight gradient where maps are large, a product over live taps where small."""
-        if self.shape.complete and self.left.shape[2] > 4:
+        """The library's weight gradient where maps are large, a product for each tap where small."""
+        if self.shape.complete and self.left.shape[2] > SMALL_MAP:
             self._add_by_library(factors, out)
-            return
-        right = self.right
-        weighted = self.left * factors.view(-1, 1, 1, 1)
-        for group in range(self.shape.groups):
-            block = weighted[:, group].flatten(0, 1).t() @ right[:, group].flatten(0, 1)
-            rows = slice(group * len(block), (group + 1) * len(block))
-            split = block.view(len(block), *self.shape.taps, -1).movedim(-1, 1)
-            self._live(out[rows]).add_(split)
+        else:
+            self._add_by_tap(factors, out)
+
+    def _add_by_tap(self, factors: Tensor, out: Tensor) -> None:
+        """Multiply at those positions only at which a tap sees input: 16 of 36 for 3×3 taps on a 2×2 map."""
+        shape = self.shape
+        axes = len(shape.kernel)
+        weighted = _positions_first(self.gradient * factors.view(-1, 1, *[1] * axes), shape.groups)
+        pixels = _positions_first(self.inputs, shape.groups)
+        for windows in product(*shape.windows):
+            taps, targets, sources = zip(*windows, strict=True)
+            left = weighted[:, *targets].flatten(1, -2)
+            right = pixels[:, *sources].flatten(1, -2)
+            out[:, :, *taps].add_(torch.bmm(left.transpose(1, 2), right).flatten(0, 1))
 
     def _add_by_library(self, factors: Tensor, out: Tensor) -> None:
         axes = len(self.shape.kernel)
@@ -312,6 +330,17 @@ class KeptConvolutionUse(DirectUse):
     def add_sum(self, factors: Tensor, out: Tensor) -> None:
         """One matrix-vector product, then the order of the weight."""
         out.add_(self._source._place((factors @ self.gradients).view(self._form)))
+
+
+def _positions_first(values: Tensor, groups: int) -> Tensor:
+    """(B, G·c, *spatial) → (G, *spatial, B, c), so that some positions are a slice."""
+    split = values.reshape(len(values), groups, -1, *values.shape[2:])
+    return split.permute(1, *range(3, split.dim()), 0, 2).contiguous()
+
+
+def _at(where: slice, dimension: int) -> tuple[slice, ...]:
+    """The index that selects along one dimension."""
+    return (*[slice(None)] * dimension, where)
 
 
 def _blocks(grams: Tensor) -> Tensor:

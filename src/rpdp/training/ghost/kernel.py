@@ -8,6 +8,7 @@ second backward.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +19,7 @@ from rpdp.training.ghost.clipping import total_norms
 from rpdp.training.ghost.layers import SlotUse, rule_for
 from rpdp.training.ghost.recorder import Recorder, UnsupportedModelError, count_edges
 from rpdp.training.ghost.uses import DirectUse, FactorUse, Use, combine
-from rpdp.training.kernel import Kernel, PerRecordLoss, clip_factors
+from rpdp.training.kernel import Kernel, PerRecordLoss, Progress, clip_factors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +47,7 @@ class GhostKernel(Kernel):
         self._rules: dict[nn.Module, Rule] = {}
         self._attention: dict[nn.MultiheadAttention, RecordedAttention] = {}
         self._index = {id(parameter): index for index, parameter in enumerate(model.parameters)}
+        self._ends = list(accumulate(model.sizes))
         inside: set[nn.Module] = set()
         for name, module in model.module.named_modules():
             if module in inside or not _trainable(module):
@@ -60,7 +62,7 @@ class GhostKernel(Kernel):
                 raise UnsupportedModelError(f"there is no closed form for {name or 'the model'} ({kind})")
             self._rules[module] = rule
 
-    def _add(self, records: Records, bound: float, total: Tensor) -> Tensor:
+    def _add(self, records: Records, bound: float, total: Tensor, progress: Progress | None) -> Tensor:
         uses = self.uses(records)
         squared_norms = total_norms([use for _, use in uses])
         factors, bad = clip_factors(squared_norms, bound)
@@ -68,9 +70,13 @@ class GhostKernel(Kernel):
             for _, use in uses:
                 use.erase(bad)
         views = self.model.views(total)
-        while uses:
+        uses.sort(key=lambda found: self._index[id(found[0].parameter)])
+        while uses:  # from the end, where models have most of their parameters: their noise can begin
             slot, use = uses.pop()
-            use.add_sum(factors, slot.part(views[self._index[id(slot.parameter)]]))
+            index = self._index[id(slot.parameter)]
+            if progress is not None:
+                progress(self._ends[index])
+            use.add_sum(factors, slot.part(views[index]))
         return squared_norms.sqrt_()
 
     def uses(self, records: Records, weights: Tensor | None = None) -> list[SlotUse]:

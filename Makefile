@@ -3,13 +3,16 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# What `make run` runs: examples/TASK.toml, our method against these. Others than the default need RPDP_DATA.
+TASK ?= breast_cancer
+METHODS ?= rpdp,minimum,dropout,privacy_free
 # Torch first and exactly pinned: any other spec may pull gigabytes of GPU packages.
 TORCH := torch==2.13.0
 
 .PHONY: run test check test-slow bench clean
 
 run: $(READY)
-	$(BIN)/python examples/plan_three_silos.py --out runs/example
+	$(BIN)/rpdp compare examples/$(TASK).toml --methods $(METHODS)
 
 test: check
 	$(BIN)/pytest -n 2
@@ -29,7 +32,7 @@ bench: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt $(TORCH)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,text,bench,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,ledger,bench,dev]'
 	touch $@
 
 clean:

@@ -9,17 +9,26 @@ import rpdp as package
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
 
+COMMANDS = [
+    ["account"],
+    ["budgets", "check"],
+    ["budgets", "make"],
+    ["plan"],
+    ["train"],
+    ["compare"],
+    ["doctor"],
+    ["report"],
+]
 
-@pytest.mark.parametrize(
-    "command", [[], ["account"], ["budgets"], ["budgets", "check"], ["budgets", "make"], ["plan"]], ids=" ".join
-)
+
+@pytest.mark.parametrize("command", [[], ["budgets"], *COMMANDS], ids=" ".join)
 def test_every_help_has_an_example(rpdp: Command, command: list[str]) -> None:
     shown = rpdp(*command, "--help")
     assert (shown.code, shown.err) == (0, "")
     assert f"Example: rpdp {' '.join(command)}".strip() in " ".join(shown.out.split())
 
 
-@pytest.mark.parametrize("command", [["account"], ["budgets", "check"], ["budgets", "make"], ["plan"]], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_speaks_json(rpdp: Command, command: list[str]) -> None:
     assert "--json" in rpdp(*command, "--help").out
 

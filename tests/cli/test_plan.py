@@ -15,6 +15,7 @@ RUN = ["-T", "15", "-t", "50", "-d", "1e-4", "--participations", "8", "--account
 DECLARED = ["--distribution", "ThreeLevels", "-n", "400"]
 SIGMAS = ["--noise-multipliers", "8,2,4,1,2"]
 POLICY = ["--max-epsilon", "10"]
+OUT = ["--normaliser", "64", "--clip-norm", "2"]
 
 
 def flat(text: str) -> str:
@@ -39,8 +40,12 @@ def test_plan_as_json(rpdp: Command, budgets: Path) -> None:
         "delta",
         "accountant",
         "largest_cost",
+        "clip_norm",
+        "normaliser",
+        "weights",
         "fingerprint",
         "notes",
+        "remarks",
         "silo",
         "explanation",
         "files",
@@ -54,7 +59,7 @@ def test_plan_as_json(rpdp: Command, budgets: Path) -> None:
 
 
 def test_written_plans_can_be_read_again(rpdp: Command, budgets: Path) -> None:
-    plan = rpdp("plan", *RUN, *POLICY, "-b", budgets, "-o", "new/plans", "--normaliser", 64, "--json").json
+    plan = rpdp("plan", *RUN, *POLICY, "-b", budgets, "-o", "new/plans", *OUT, "--json").json
     assert plan["files"] == {
         "public_plan": "new/plans/public-plan.json",
         "silo_plan": "new/plans/silo-plan.parquet",
@@ -66,7 +71,7 @@ def test_written_plans_can_be_read_again(rpdp: Command, budgets: Path) -> None:
 
 
 def test_refuses_overwriting(rpdp: Command, budgets: Path) -> None:
-    arguments = ["plan", *RUN, *POLICY, "-b", budgets, "-o", "plans", "--normaliser", 64]
+    arguments = ["plan", *RUN, *POLICY, "-b", budgets, "-o", "plans", *OUT]
     assert rpdp(*arguments).code == 0
     before = Path("plans/silo-plan.parquet").stat().st_mtime_ns
     refused = rpdp(*arguments)
@@ -77,7 +82,7 @@ def test_refuses_overwriting(rpdp: Command, budgets: Path) -> None:
 
 
 def test_out_must_not_be_a_file(rpdp: Command, budgets: Path) -> None:
-    refused = rpdp("plan", *RUN, *POLICY, "-b", budgets, "-o", budgets, "--normaliser", 64)
+    refused = rpdp("plan", *RUN, *POLICY, "-b", budgets, "-o", budgets, *OUT)
     assert refused.code == 2
     assert refused.err.startswith("error: ")
     assert "exists" in refused.err.lower()
@@ -106,7 +111,7 @@ def test_frontier_of_real_budgets_says_that_it_is_not_covered(rpdp: Command, bud
 @pytest.mark.parametrize("declared", [DECLARED, []], ids=["declared", "real budgets only"])
 def test_at_knee(rpdp: Command, budgets: Path, declared: list[str]) -> None:
     """A σ tuned on real budgets leaves its note in the plan, under the fingerprint; a declared source leaves none."""
-    out = ["-o", "out", "--normaliser", 8]
+    out = ["-o", "out", *OUT]
     plan = rpdp("plan", *RUN, "-b", budgets, *declared, *SIGMAS, "--at-knee", *out, "--json").json
     assert plan["noise_multiplier"] == 2.0
     assert plan["silo"]["records"] == 100
@@ -126,6 +131,34 @@ def test_who_sits_out_is_told(rpdp: Command) -> None:
     assert "Record b allows ε = 1. It sits this run out" in flat(shown.out)
 
 
+@pytest.mark.parametrize("noise", [POLICY, ["-s", "9"]], ids=["policy", "σ"])
+def test_a_distribution_that_would_do_nothing_is_refused(rpdp: Command, budgets: Path, noise: list[str]) -> None:
+    refused = rpdp("plan", *RUN, *noise, "-b", budgets, *DECLARED)
+    assert refused.code == 2
+    assert "--distribution beside --budgets only serves to choose σ" in refused.err
+
+
+def test_a_written_plan_states_clip_norm_and_weights(rpdp: Command, budgets: Path) -> None:
+    shown = rpdp("plan", *RUN, *POLICY, "-b", budgets, "-o", "plans", *OUT)
+    assert "The public plan states L = 2, B = 64 and equal weights for all silos." in flat(shown.out)
+    plan = PublicPlan.read("plans/public-plan.json")
+    assert (plan.clip_norm, plan.normaliser, plan.weights) == (2.0, 64.0, 1.0)
+
+
+def test_it_is_said_which_delta_of_the_records_counts(rpdp: Command, budgets: Path) -> None:
+    def remarks(*arguments: object) -> str:
+        told = " ".join(rpdp("plan", *RUN, *POLICY, *arguments, "--json").json["remarks"])
+        assert told in flat(rpdp("plan", *RUN, *POLICY, *arguments).out)
+        return told
+
+    Path("own.csv").write_text("record,epsilon,delta\na,1,1e-3\n")
+    assert remarks("-b", budgets).startswith("No lifetime δ was checked")
+    assert remarks("-b", budgets, "--lifetime-delta", "1e-3") == ""
+    assert remarks("-b", "own.csv") == ""
+    assert "it counts, and --lifetime-delta does not" in remarks("-b", "own.csv", "--lifetime-delta", "1e-9")
+    assert remarks(*DECLARED) == ""
+
+
 def test_scf_tells_what_it_would_overspend(rpdp: Command, budgets: Path) -> None:
     shown = rpdp("plan", *RUN, "-s", "10", "-b", budgets, "--estimator", "scf")
     assert "scf: R² = 0.999" in shown.out
@@ -143,6 +176,7 @@ def test_scf_tells_what_it_would_overspend(rpdp: Command, budgets: Path) -> None
         ([*DECLARED, "--frontier", "--explain", "x", "--at-knee"], "leave out --at-knee and --explain"),
         ([*DECLARED, *POLICY, *SIGMAS], "--noise-multipliers only goes with --frontier or --at-knee"),
         ([*DECLARED, *POLICY, "-o", "out"], "which needs --normaliser B"),
+        ([*DECLARED, *POLICY, "-o", "out", "--normaliser", "64"], "which needs --clip-norm L"),
         ([*DECLARED, *POLICY, "--explain", "nobody"], "no record 'nobody' in this plan of 400 records"),
         ([*DECLARED, *POLICY, "--estimator", "guess"], "estimator='guess' must be one of certified, scf"),
         ([*DECLARED, *POLICY, "--accountant", "moments"], "--accountant moments must be one of pld, rdp"),

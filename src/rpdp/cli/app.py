@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rpdp.cli import account, budgets, plan
+from rpdp.cli import account, budgets, compare, doctor, ledger, plan, report, train
 
 app = typer.Typer(
     name="rpdp",
@@ -41,5 +41,10 @@ def _root(
 
 
 app.add_typer(budgets.app, name="budgets")
+app.add_typer(ledger.app, name="ledger")
 app.command("account")(account.account)
 app.command("plan")(plan.plan)
+app.command("train")(train.train)
+app.command("compare")(compare.compare)
+app.command("doctor")(doctor.doctor)
+app.command("report")(report.report)

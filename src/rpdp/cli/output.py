@@ -22,6 +22,9 @@ console = Console(highlight=False, markup=False, emoji=False)
 notes = Console(highlight=False, markup=False, emoji=False, stderr=True)
 
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 + SIGINT, as shells count."""
+
 _GAP = 2
 """Between two columns: a space of padding and one of the box."""
 
@@ -67,6 +70,16 @@ def report_error(message: str, kind: str, exit_code: int, *, as_json: bool) -> i
         notes.print("error: ", style="bold red", end="")
         notes.print(message, soft_wrap=True)
     return exit_code
+
+
+def tell_interrupted(message: str, command: str | None, *, as_json: bool) -> None:
+    """After Ctrl-C: what is kept, and the command that goes on with it."""
+    if as_json:
+        print_json({"error": message, "kind": "Interrupted", "exit_code": INTERRUPTED, "resume": command})
+        return
+    notes.print(message, soft_wrap=True)
+    if command is not None:
+        notes.print(f"  {command}", soft_wrap=True)
 
 
 def refuse_overwriting(files: Iterable[Path | None], *, force: bool) -> None:

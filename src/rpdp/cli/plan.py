@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rpdp.cli import options
 from rpdp.cli.frontier import Range, show_frontier
-from rpdp.cli.output import print_json, print_table, refuse_overwriting, say, say_line
+from rpdp.cli.output import print_json, refuse_overwriting
+from rpdp.cli.plan_words import remarks_on_delta, show_plan
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,20 +20,8 @@ if TYPE_CHECKING:
 
 _FILES = {"public_plan": "public-plan.json", "silo_plan": "silo-plan.parquet", "figure": "plan.html"}
 
-_WHY = {
-    "left_out_delta_too_small": (
-        "sits out: its δ is below the run's; a smaller --delta or a larger lifetime δ would let it in",
-        "sit out: their δ is below the run's; a smaller --delta or a larger lifetime δ would let them in",
-    ),
-    "left_out_budget_too_small": (
-        "sits out: no sampling probability fits its budget; try fewer rounds or more noise",
-        "sit out: no sampling probability fits their budget; try fewer rounds or more noise",
-    ),
-    "rarely_drawn": (
-        "is expected in fewer than one batch of the whole run",
-        "are expected in fewer than one batch of the whole run",
-    ),
-}
+_WEIGHTS = 1.0
+"""Every silo counts the same in the average; other weights need the names of all silos."""
 
 
 def plan(
@@ -65,7 +54,7 @@ def plan(
     noise_multiplier: Annotated[
         float | None, typer.Option("--noise-multiplier", "-s", help="σ itself, instead of --max-epsilon.")
     ] = None,
-    clip_norm: Annotated[float, typer.Option("--clip-norm", help="L, the clip norm.")] = 1.0,
+    clip_norm: Annotated[float | None, typer.Option("--clip-norm", help="L, the clip norm. Needed with --out.")] = None,
     normaliser: Annotated[
         float | None, typer.Option("--normaliser", help="B, the public divisor of the noisy sum. Needed with --out.")
     ] = None,
@@ -103,6 +92,11 @@ def plan(
     table = real if real is not None else declared
     if source is None or table is None:
         raise InputError("give --budgets FILE, or --distribution NAME with --records N, or both")
+    if declared is not None and real is not None and not (frontier or at_knee):
+        raise InputError(
+            "--distribution beside --budgets only serves to choose σ, with --at-knee or --frontier; leave it out, the "
+            "plan is made for the file"
+        )
     range_of_noise = Range(schedule, source, delta, chosen, noise_multipliers, covered=declared is not None)
     where_from = {"--max-epsilon": max_epsilon, "--noise-multiplier": noise_multiplier, "--at-knee": at_knee or None}
     if frontier:
@@ -116,12 +110,13 @@ def plan(
             "or --noise-multiplier σ"
         )
     if out is not None:
-        _check_out(out, normaliser, force=force)
+        _check_out(out, normaliser, clip_norm, force=force)
     sigma = _noise(range_of_noise, max_epsilon, noise_multiplier)
     tuned = at_knee and not range_of_noise.covered
     public = _public(schedule, sigma, delta, clip_norm, normaliser, chosen, tuned=tuned)
     silo = public.assign(table, estimator=estimator, lifetime_delta=lifetime_delta)
     files = {} if out is None else _write(public, silo, out)
+    remarks = [] if real is None else remarks_on_delta(real, lifetime_delta)
     story = None if explain is None else silo.explain(explain)
     if as_json:
         fingerprint = None if normaliser is None else public.fingerprint
@@ -132,15 +127,19 @@ def plan(
                 "delta": delta,
                 "accountant": chosen,
                 "largest_cost": public.curve.largest_cost,
+                "clip_norm": clip_norm,
+                "normaliser": normaliser,
+                "weights": _WEIGHTS,
                 "fingerprint": fingerprint,
                 "notes": list(public.notes),
+                "remarks": remarks,
                 "silo": silo.summary(),
                 "explanation": story,
                 "files": files,
             }
         )
         return
-    _show(public, silo, files, story)
+    show_plan(public, silo, files, story, remarks)
 
 
 def _read(file: Path) -> BudgetTable:
@@ -171,11 +170,16 @@ def _refuse_with_frontier(given: dict[str, object]) -> None:
         raise InputError(f"--frontier compares many σ and makes no plan: leave out {' and '.join(idle)}")
 
 
-def _check_out(out: Path, normaliser: float | None, *, force: bool) -> None:
+def _check_out(out: Path, normaliser: float | None, clip_norm: float | None, *, force: bool) -> None:
     if normaliser is None:
         raise InputError(
             "--out writes the public plan, which needs --normaliser B: the public divisor of the noisy sum, chosen "
             "from declared sizes, for example the batch that the declared distribution is expected to give"
+        )
+    if clip_norm is None:
+        raise InputError(
+            "--out writes the public plan, which needs --clip-norm L: the largest influence of one record on one step, "
+            "for example 1.0"
         )
     refuse_overwriting([out / name for name in _FILES.values()], force=force)
 
@@ -198,7 +202,7 @@ def _public(
     schedule: Schedule,
     sigma: float,
     delta: float,
-    clip_norm: float,
+    clip_norm: float | None,
     normaliser: float | None,
     accountant: Accountant,
     *,
@@ -210,9 +214,11 @@ def _public(
         schedule,
         noise_multiplier=sigma,
         delta=delta,
-        clip_norm=clip_norm,
-        normaliser=1.0 if normaliser is None else normaliser,  # probabilities do not depend on it
-        weights=1.0,
+        clip_norm=1.0 if clip_norm is None else clip_norm,  # probabilities depend neither on it
+        normaliser=1.0
+        if normaliser is None
+        else normaliser,  # nor on this; both are asked for before a plan is written
+        weights=_WEIGHTS,
         accountant=accountant,
         notes=(TUNED_ON_BUDGETS,) if tuned else (),
     )
@@ -227,57 +233,3 @@ def _write(public: PublicPlan, silo: SiloPlan, out: Path) -> dict[str, str]:
     silo.write(files["silo_plan"])
     write_figure(plan_figure({"this silo": silo}), files["figure"])
     return {key: str(file) for key, file in files.items()}
-
-
-def _show(public: PublicPlan, silo: SiloPlan, files: dict[str, str], story: str | None) -> None:
-    say(
-        f"{public.schedule.describe()} · σ = {public.noise_multiplier:.4g} · δ = {public.delta:g} · cost at q = 1: "
-        f"ε = {public.curve.largest_cost:.4g} ({public.accountant})"
-    )
-    print_groups(silo)
-    summary = silo.summary()
-    say(
-        f"expected batch {summary['expected_batch']:.1f} · signal to noise Σq/σ {summary['signal_to_noise']:.2f} · "
-        f"budget used {summary['mean_share_of_budget_used']:.1%} on average, at most "
-        f"{summary['largest_share_of_budget_used']:.1%}"
-    )
-    for line in _remarks(public, summary):
-        say(line)
-    if story is not None:
-        say(story)
-    for name, file in files.items():
-        say_line(f"{name.replace('_', ' ')}: {file}")
-
-
-def print_groups(silo: SiloPlan) -> None:
-    """The budget groups of a silo plan as a table."""
-    rows = []
-    for group in silo.groups():
-        band = f"{group.low:.4g}" if group.low == group.high else f"{group.low:.4g} – {group.high:.4g}"
-        rows.append(
-            [
-                band,
-                f"{group.records:,}",
-                f"{group.share_of_records:.1%}",
-                f"{group.mean_q:.4g}",
-                f"{group.share_of_batch:.1%}",
-                f"{group.left_out:,}",
-            ]
-        )
-    columns = ["budget ε", "records", "share", "mean q", "share of the batch", "left out"]
-    print_table("The silo's plan (stays in the silo)", columns, rows)
-
-
-def _remarks(public: PublicPlan, summary: dict[str, Any]) -> list[str]:
-    remarks = list(public.notes)
-    for key, why in _WHY.items():
-        count = summary[key]
-        if count:
-            remarks.append(("1 record " + why[0]) if count == 1 else f"{count:,} records {why[1]}")
-    if "violation" in summary["facts"]:
-        facts = summary["facts"]
-        remarks.append(
-            f"scf: R² = {facts['r_squared']:.5f}; taken as it is, the fit would overspend up to "
-            f"{facts['violation']:.2f} times a budget, so {facts['records_cut_short']:,.0f} records drop out early"
-        )
-    return remarks

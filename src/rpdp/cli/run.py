@@ -10,15 +10,13 @@ from click import ClickException
 
 from rpdp.cli import spelling
 from rpdp.cli.app import app
-from rpdp.cli.output import report_error
+from rpdp.cli.output import INTERRUPTED, report_error
 from rpdp.errors import RpdpError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BAD_INPUT = 2
-INTERRUPTED = 130
-"""128 + SIGINT, as shells count."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,12 @@ class PublicPlan:
     @cached_property
     def curve(self) -> PrivacyCurve:
         """What this plan costs a record, as a function of its sampling probability."""
-        return _curve(self.schedule, self.noise_multiplier, self.delta, self.accountant)
+        return PrivacyCurve(
+            self.schedule,
+            noise_multiplier=self.noise_multiplier,
+            delta=self.delta,
+            accountant=self.accountant,
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -164,12 +169,6 @@ class PublicPlan:
             "model_fingerprint": self.model_fingerprint,
             "notes": list(self.notes),
         }
-
-
-@lru_cache(maxsize=32)
-def _curve(schedule: Schedule, noise_multiplier: float, delta: float, accountant: Accountant) -> PrivacyCurve:
-    """One curve for all plans that price alike: what is evaluated once is known to all of them."""
-    return PrivacyCurve(schedule, noise_multiplier=noise_multiplier, delta=delta, accountant=accountant)
 
 
 def _canonical(settings: dict[str, Any]) -> str:

@@ -1,0 +1,86 @@
+"""Progress on standard error: a live bar on a terminal, a line per step elsewhere, nothing beside JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rpdp.cli.output import notes
+from rpdp.cli.spelling import spelled
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rpdp.federation import RoundLog
+    from rpdp.runs.building import Built
+    from rpdp.runs.execution import Cell
+
+
+class _Bar:
+    """A bar with a text that changes; on no terminal, a line for each step."""
+
+    def __init__(self, title: str, total: int | None = None, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = notes.is_terminal and not quiet
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=notes, transient=True, disable=not self._live)
+        self._task = self._progress.add_task(title, total=total, text="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def step(self, text: str, done: int, total: int) -> None:
+        """One more is done."""
+        if self._live:
+            self._progress.update(self._task, completed=done, total=total, text=text)
+        elif not self._quiet:
+            notes.print(spelled(f"{done}/{total} {text}"), soft_wrap=True)
+
+
+class CellProgress(_Bar):
+    """Cells of a comparison."""
+
+    def __call__(self, cell: Cell, done: int, total: int) -> None:
+        """A cell is finished."""
+        settings = cell.settings
+        tried = f", η = {settings.learning_rate:g}, L = {settings.clip_norm:g}" if settings.tuned else ""
+        self.step(f"{settings.method}, seed {cell.seed}{tried}", done, total)
+
+
+class RoundProgress(_Bar):
+    """Rounds of a run."""
+
+    def __init__(self, title: str, rounds: int, *, quiet: bool) -> None:
+        super().__init__(title, rounds, quiet=quiet)
+        self._rounds = rounds
+        self._silos = 0
+
+    def remark(self, text: str) -> None:
+        """Something that is good to know."""
+        if not self._quiet:
+            notes.print(spelled(f"note: {text}"), soft_wrap=True)
+
+    def begin(self, built: Built) -> None:
+        """The federation is put together."""
+        self._silos = len(built.silos)
+
+    def __call__(self, log: RoundLog) -> None:
+        """A round is over."""
+        who = "all" if len(log.joined) == self._silos else (", ".join(log.joined) or "nobody")
+        accuracy = "" if log.score is None else f" · accuracy {log.score.accuracy:.4f}"
+        rejected = f" · rejected: {', '.join(log.rejected)}" if log.rejected else ""
+        self.step(f"joined: {who}{rejected}{accuracy}", log.round, self._rounds)

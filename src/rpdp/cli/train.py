@@ -1,0 +1,143 @@
+"""`rpdp train`: a run described by a run file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpdp.cli import options
+from rpdp.cli.output import INTERRUPTED, print_json, print_table, say, say_line, tell_interrupted
+from rpdp.cli.progress import RoundProgress
+
+if TYPE_CHECKING:
+    from rpdp.runs.runfile import RunFile
+    from rpdp.runs.training import Trained
+
+
+def train(
+    file: options.RunFileArgument,
+    seed: options.Seed = None,
+    method: options.Method = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Directory; else METHOD-SEED below the run file's output.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run, to the same model.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove what an earlier run left in the directory.")] = False,
+    workers: options.Workers = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train as a run file says: progress, log, model, report; Ctrl-C leaves a run that --resume continues.
+
+    FILE is a run file (TOML). Seeded, so a simulation: it shows what a real run would do, and protects nobody.
+
+    Example: `rpdp train examples/breast_cancer.toml --seed 7`
+    """
+    from rpdp.runs.runfile import RunFile
+
+    spec = RunFile.read(file)
+    chosen, number = options.method_of(method, spec), options.seed_of(seed, spec)
+    limit = options.workers_of(workers, spec)
+    directory = out or spec.output / f"{chosen}-{number}"
+    try:
+        trained = _run(spec, chosen, number, directory, limit, resume=resume, force=force, quiet=as_json)
+    except KeyboardInterrupt:
+        again = ["rpdp", "train", str(file), *_options(seed, method, out), "--resume"]
+        _tell_interrupted(directory, shlex.join(again), as_json=as_json)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json(_facts(trained))
+    else:
+        _show(trained)
+
+
+def _run(
+    spec: RunFile,
+    method: str,
+    seed: int,
+    directory: Path,
+    workers: int | None,
+    *,
+    resume: bool,
+    force: bool,
+    quiet: bool,
+) -> Trained:
+    from rpdp.runs.training import train
+
+    rounds = spec.public_schedule.rounds
+    with RoundProgress(f"{method}, seed {seed}", rounds, quiet=quiet) as progress:
+        return train(
+            spec,
+            spec.settings(method),
+            seed,
+            directory,
+            resume=resume,
+            force=force,
+            workers=workers,
+            on_begin=progress.begin,
+            on_round=progress,
+            on_remark=progress.remark,
+        )
+
+
+def _options(seed: int | None, method: str | None, out: Path | None) -> list[str]:
+    given = {"--seed": seed, "--method": method, "--out": out}
+    return [part for name, value in given.items() if value is not None for part in (name, str(value))]
+
+
+def _tell_interrupted(directory: Path, again: str, *, as_json: bool) -> None:
+    from rpdp.runs.training import can_resume
+
+    if can_resume(directory):
+        told = f"Every finished round is kept in {directory}. Go on to exactly the same model with:"
+        tell_interrupted(told, again, as_json=as_json)
+    else:
+        tell_interrupted("The first round was not over yet; nothing is kept.", None, as_json=as_json)
+
+
+def _files(directory: Path) -> dict[str, str]:
+    names = {
+        "model": "model.safetensors",
+        "rounds": "rounds.jsonl",
+        "result": "result.json",
+        "public_plan": "public-plan.json",
+        "report": "report.html",
+        "report_to_share": "report-share.html",
+        "silos": "silo",
+    }
+    return {key: str(directory / name) for key, name in names.items()}
+
+
+def _facts(trained: Trained) -> dict[str, Any]:
+    from rpdp.runs.store import summary
+
+    return {**summary(trained.result), "was_finished": trained.was_finished, "files": _files(trained.directory)}
+
+
+def _show(trained: Trained) -> None:
+    result = trained.result
+    if trained.was_finished:
+        say_line(f"{trained.directory}: this run is finished; nothing was done")
+    score = result.score
+    joined = {name: len(view.joined) for name, view in result.silos.items()}
+    rows = [
+        [name, f"{joined[name]} of {len(result.rounds)}", _share(None if score is None else score.by_silo.get(name))]
+        for name in sorted(joined)
+    ]
+    print_table(f"{result.method}, seed {result.seed}", ["silo", "rounds joined", "test accuracy"], rows)
+    if score is not None:
+        say(f"test accuracy {score.accuracy:.4f} over all records, {score.mean_over_silos:.4f} as a mean over silos")
+    over = sum(view.overdrawn for view in result.silos.values())
+    records = sum(len(view.plan) for view in result.silos.values())
+    say(f"{over:,} of {records:,} records over budget · δ = {result.public.delta:g} · {result.seconds:.1f} s")
+    for note in result.public.notes:
+        say(f"note: {note}")
+    say("A simulation: seeded, nobody is protected.", style="yellow")
+    for name, path in _files(trained.directory).items():
+        say_line(f"{name.replace('_', ' ')}: {path}{' (sensitive: stays with the silos)' if name == 'silos' else ''}")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

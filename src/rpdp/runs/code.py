@@ -1,0 +1,53 @@
+"""Code of one's own, named in a run file as "package.module:function". Modules beside the run file can be imported."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def load_function(reference: str, directory: Path) -> Callable[..., Any]:
+    """The function that a reference names."""
+    module_name, _, name = reference.partition(":")
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InputError(
+            f"{reference}: cannot import {module_name}: {error}; modules are found beside the run file and among the "
+            "installed packages"
+        ) from None
+    except Exception as error:
+        raise InputError(f"{reference}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise InputError(f"{reference}: module {module_name} has no function {name}")
+    return function  # type: ignore[no-any-return]
+
+
+def call_factory(reference: str, directory: Path, *, seed: int) -> Any:
+    """What a factory makes; it is given the seed if it has an argument of that name."""
+    factory = load_function(reference, directory)
+    takes_seed = "seed" in inspect.signature(factory).parameters
+    try:
+        return factory(seed=seed) if takes_seed else factory()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{reference}() failed: {type(error).__name__}: {error}") from error
+
+
+def digest_of_code(reference: str, directory: Path) -> str:
+    """A hash of the file that a function is defined in, to notice when it has changed."""
+    source = inspect.getsourcefile(inspect.unwrap(load_function(reference, directory)))
+    return "" if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()

@@ -1,0 +1,131 @@
+"""One cell of work: a method with its settings on one seed, from the run file to a stored result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rpdp
+from rpdp.errors import InputError
+from rpdp.federation import simulate
+from rpdp.runs.building import Built, build
+from rpdp.runs.code import digest_of_code
+from rpdp.training import SlowKernelWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rpdp.federation import RoundLog, RunResult
+    from rpdp.runs.runfile import MethodSettings, RunFile
+
+_LAYERS = [
+    "accounting",
+    "baselines",
+    "budgets",
+    "experiments",
+    "federation",
+    "ledger",
+    "planning",
+    "sampling",
+    "training",
+]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method with its settings on one seed."""
+
+    settings: MethodSettings
+    seed: int
+
+    def key(self, spec: RunFile) -> str:
+        """A name under which the result of exactly this computation can be kept."""
+        text = json.dumps([_essence(spec), asdict(self.settings), self.seed], sort_keys=True, default=_plain)
+        return f"{self.settings.method}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def execute(
+    built: Built,
+    *,
+    workers: int | None,
+    on_round: Callable[[RoundLog], None] | None = None,
+    on_remark: Callable[[str], None] | None = None,
+    checkpoint: Path | None = None,
+) -> RunResult:
+    """Run a federation that was built; `on_remark` is told once if a slow kernel has to be used."""
+    try:
+        with _told_once(on_remark):
+            return simulate(
+                built.model,
+                built.source.loss,
+                built.silos,
+                built.public,
+                seed=built.seed,
+                evaluation=built.evaluation,
+                method=built.settings.method,
+                workers=workers,
+                on_round=on_round,
+                checkpoint=checkpoint,
+            )
+    except RuntimeError as error:  # torch, in somebody's model or with somebody's numbers
+        raise InputError(f"training stopped: {str(error).splitlines()[0]}; no model was released") from error
+
+
+@contextmanager
+def _told_once(tell: Callable[[str], None] | None) -> Iterator[None]:
+    """Warnings about slow kernels as remarks, each once, whatever the number of silos."""
+    told = set[str]()
+    show = warnings.showwarning
+
+    def once(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, SlowKernelWarning):
+            show(message, category, *place, **more)
+        elif tell is not None and str(message) not in told:
+            told.add(str(message))
+            tell(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SlowKernelWarning)
+        warnings.showwarning = once
+        yield
+
+
+def build_cell(spec: RunFile, cell: Cell) -> Built:
+    """Build the federation of a cell."""
+    return build(spec, cell.settings, cell.seed)
+
+
+def _essence(spec: RunFile) -> dict[str, Any]:
+    """Everything in a run file that a result depends on, and the code and budgets that it names."""
+    parts = {name: vars(getattr(spec, name)) for name in ("task", "schedule", "privacy", "budgets", "training")}
+    references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
+    code = [digest_of_code(reference, spec.directory) for reference in references if reference is not None]
+    files = {
+        silo: hashlib.sha256((spec.directory / file).read_bytes()).hexdigest()
+        for silo, file in (spec.budgets.files or {}).items()
+    }
+    return {**parts, "split": spec.run.split, "code": code, "files": files, "rpdp": _own_digest()}
+
+
+@lru_cache(maxsize=1)
+def _own_digest() -> str:
+    """A hash of the layers of rpdp that results depend on: what other code computed is not used again."""
+    home = Path(rpdp.__file__).parent
+    digest = hashlib.sha256(rpdp.__version__.encode())
+    for layer in _LAYERS:
+        for path in sorted((home / layer).rglob("*.py")):
+            digest.update(f"\n{path.relative_to(home)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} in a run file")

@@ -1,0 +1,186 @@
+"""A finished run as files: a public part, and below `silo/` what stays with each silo.
+
+    public-plan.json      the plan
+    rounds.jsonl          a line per round, as the server saw it
+    model.safetensors     the final model, parameter by parameter
+    result.json           the result in numbers; its presence says that the run is finished
+    silo/NAME/            silo-plan.parquet, draws.parquet and view.json: sensitive
+
+`read_result` gives back the `RunResult` that `write_result` was given.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from rpdp.errors import InputError
+from rpdp.federation import RoundLog, RunResult, Score, SiloView
+from rpdp.planning import PublicPlan, SiloPlan
+from rpdp.training import FlatModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+FORMAT = "rpdp-run/1"
+PLAN, ROUNDS, MODEL, RESULT = "public-plan.json", "rounds.jsonl", "model.safetensors", "result.json"
+SILOS = "silo"
+
+
+def write_result(result: RunResult, model: nn.Module, directory: Path, *, keep_silos: bool = True) -> None:
+    """Write a finished run; `model` gives the parameters their names. The result file comes last.
+
+    Without the silos' part only its summary can be read back.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    result.public.write(directory / PLAN)
+    write_rounds(directory, result.rounds)
+    _write_model(result.values, model, directory / MODEL)
+    for name, view in result.silos.items() if keep_silos else ():
+        _write_view(view, directory / SILOS / name)
+    fresh = directory / f".{RESULT}.new"
+    fresh.write_text(json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.replace(directory / RESULT)
+
+
+def summary(result: RunResult) -> dict[str, Any]:
+    """The result in numbers, all of them public."""
+    score = result.score
+    return {
+        "format": FORMAT,
+        "run": result.run,
+        "method": result.method,
+        "seed": result.seed,
+        "is_simulation": result.is_simulation,
+        "accuracy": None if score is None else score.accuracy,
+        "mean_over_silos": None if score is None else score.mean_over_silos,
+        "accuracy_by_silo": {} if score is None else dict(score.by_silo),
+        "rounds": len(result.rounds),
+        "silos": sorted(result.silos),
+        "parameters": result.values.numel(),
+        "seconds": result.seconds,
+        "plan": result.public.fingerprint,
+        "notes": list(result.public.notes),
+    }
+
+
+def is_finished(directory: Path) -> bool:
+    """Whether a directory holds a finished run."""
+    return (directory / RESULT).is_file()
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """The result in numbers of the run in a directory."""
+    path = directory / RESULT
+    try:
+        head = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{directory}: not a finished run: {RESULT} is missing") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: damaged: {error}") from None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise InputError(f"{path}: not the result of a run of format {FORMAT}")
+    return head
+
+
+def read_result(directory: Path) -> RunResult:
+    """The run in a directory."""
+    head = read_summary(directory)
+    try:
+        public = PublicPlan.read(directory / PLAN)
+        return RunResult(
+            run=head["run"],
+            public=public,
+            method=head["method"],
+            seed=head["seed"],
+            values=_read_model(directory / MODEL),
+            rounds=read_rounds(directory),
+            silos={name: _read_view(directory / SILOS / name, public) for name in head["silos"]},
+            seconds=head["seconds"],
+        )
+    except FileNotFoundError as error:
+        raise InputError(f"{directory}: a damaged run: {error.filename or error}") from None
+    except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, pa.ArrowInvalid) as error:
+        raise InputError(f"{directory}: a damaged run: {type(error).__name__}: {error}") from None
+
+
+def write_rounds(directory: Path, rounds: Iterable[RoundLog]) -> None:
+    """Replace the log of rounds."""
+    lines = [json.dumps(asdict(log), ensure_ascii=False) + "\n" for log in rounds]
+    fresh = directory / f".{ROUNDS}.new"
+    fresh.write_text("".join(lines), encoding="utf-8")
+    fresh.replace(directory / ROUNDS)
+
+
+def append_round(directory: Path, log: RoundLog) -> None:
+    """Add a round to the log."""
+    with (directory / ROUNDS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(log), ensure_ascii=False) + "\n")
+
+
+def read_rounds(directory: Path) -> tuple[RoundLog, ...]:
+    """The log of rounds."""
+    lines = (directory / ROUNDS).read_text(encoding="utf-8").splitlines()
+    return tuple(_round(json.loads(line)) for line in lines)
+
+
+def _round(values: dict[str, Any]) -> RoundLog:
+    score = None if values["score"] is None else Score(**values["score"])
+    return RoundLog(**{**values, "joined": tuple(values["joined"]), "score": score})
+
+
+def _write_model(values: Tensor, model: nn.Module, path: Path) -> None:
+    flat = FlatModel(copy.deepcopy(model))
+    flat.values.data.copy_(values)
+    named = {name: value.detach().clone().contiguous() for name, value in flat.module.named_parameters()}
+    fresh = path.with_name(f".{path.name}.new")
+    # one entry only: the order of several would differ from run to run, and the same model is the same file
+    save_file(named, fresh, metadata={"rpdp": json.dumps({"format": FORMAT, "trained": flat.names})})
+    fresh.replace(path)
+
+
+def _read_model(path: Path) -> Tensor:
+    """The trained parameters as one flat tensor."""
+    with safe_open(path, framework="pt") as file:
+        names = json.loads((file.metadata() or {})["rpdp"])["trained"]
+        return torch.cat([file.get_tensor(name).reshape(-1) for name in names])
+
+
+def _write_view(view: SiloView, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    view.plan.write(directory / "silo-plan.parquet")
+    columns: dict[str, Any] = {"record": view.plan.ids, "draws": view.draws, "expected_draws": view.expected_draws}
+    if view.correct is not None:
+        columns["correct"] = view.correct
+    pa_parquet.write_table(pa.table(columns), directory / "draws.parquet")
+    facts = {"joined": view.joined, "overdrawn": view.overdrawn}
+    (directory / "view.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
+
+
+def _read_view(directory: Path, public: PublicPlan) -> SiloView:
+    plan = SiloPlan.read(directory / "silo-plan.parquet")
+    if plan.public.fingerprint != public.fingerprint:
+        raise InputError(f"{directory}: its silo plan belongs to another public plan")
+    draws = pa_parquet.read_table(directory / "draws.parquet")
+    facts = json.loads((directory / "view.json").read_text(encoding="utf-8"))
+    correct = np.asarray(draws["correct"]) if "correct" in draws.column_names else None
+    return SiloView(
+        plan=replace(plan, public=public),  # one curve for all silos
+        joined=tuple(facts["joined"]),
+        draws=np.asarray(draws["draws"]),
+        expected_draws=np.asarray(draws["expected_draws"]),
+        correct=correct,
+        overdrawn=facts["overdrawn"],
+    )

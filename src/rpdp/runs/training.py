@@ -1,0 +1,170 @@
+"""`train`: one method on one seed, in a directory of its own, and on from where an interrupted run stopped.
+
+Nothing is written before the first round is over: a run that is refused leaves no file behind. After every round the
+directory holds the log so far and a checkpoint, from which a run goes on to exactly the same model.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rpdp.errors import InputError
+from rpdp.federation.checkpoint import NAME as CHECKPOINT_FILE
+from rpdp.federation.checkpoint import Checkpoint
+from rpdp.runs.execution import Cell, build_cell, execute
+from rpdp.runs.reporting import EDITIONS, write_reports
+from rpdp.runs.runfile import RunFile
+from rpdp.runs.store import (
+    MODEL,
+    PLAN,
+    RESULT,
+    ROUNDS,
+    SILOS,
+    append_round,
+    is_finished,
+    read_result,
+    write_result,
+    write_rounds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rpdp.federation import RoundLog, RunResult
+    from rpdp.runs.building import Built
+    from rpdp.runs.runfile import MethodSettings
+
+RUN_FILE = "run.toml"
+CHECKPOINT = "checkpoint"
+_OURS = (RUN_FILE, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHECKPOINT)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run and where it is. `was_finished` says that there was nothing left to do."""
+
+    result: RunResult
+    directory: Path
+    was_finished: bool = False
+
+
+def train(
+    spec: RunFile,
+    settings: MethodSettings,
+    seed: int,
+    directory: Path,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    workers: int | None = None,
+    on_begin: Callable[[Built], None] | None = None,
+    on_round: Callable[[RoundLog], None] | None = None,
+    on_remark: Callable[[str], None] | None = None,
+) -> Trained:
+    """Run a method on a seed and leave everything in a directory.
+
+    Args:
+        spec: The run file.
+        settings: Of the method.
+        seed: Of the simulation.
+        directory: Must not exist or be empty, unless the run is resumed or forced.
+        resume: Go on with the run that is there; a finished one is left as it is.
+        force: Remove what an earlier run left there.
+        workers: Processes; does not change the result.
+        on_begin: Told what is about to run.
+        on_round: Told of every round.
+        on_remark: Told what is good to know, such as a slow kernel.
+    """
+    prepare(directory, spec, resume=resume, force=force)
+    if resume and is_finished(directory):
+        found = read_result(directory)
+        _require_same(found, settings, seed, directory)
+        return Trained(found, directory, was_finished=True)
+    built = build_cell(spec, Cell(settings, seed))
+    if on_begin is not None:
+        on_begin(built)
+    recorder = _Recorder(directory, built, on_round)
+    result = execute(built, workers=workers, on_round=recorder, on_remark=on_remark, checkpoint=directory / CHECKPOINT)
+    recorder.begin()
+    write_result(result, built.model, directory)
+    write_reports(result, directory, spec)
+    shutil.rmtree(directory / CHECKPOINT, ignore_errors=True)
+    return Trained(result, directory)
+
+
+def prepare(directory: Path, spec: RunFile, *, resume: bool, force: bool) -> None:
+    """Refuse a directory that this run must not write to."""
+    if resume and force:
+        raise InputError("--resume goes on with a run and --force removes it: give one of them")
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{directory} is a file; give a directory")
+    if not directory.exists() or not any(directory.iterdir()):
+        return
+    if force:
+        _remove(directory)
+    elif not resume:
+        state = "a finished run" if is_finished(directory) else "files"
+        raise InputError(
+            f"{directory} holds {state} already; choose another directory (--out), go on with the run that is there "
+            "(--resume), or remove it (--force)"
+        )
+    elif not (directory / RUN_FILE).is_file():
+        if not can_resume(directory):
+            raise InputError(f"{directory} holds no run to go on with: {RUN_FILE} is missing")
+    elif not RunFile.read(directory / RUN_FILE).same_run(spec):
+        raise InputError(
+            f"{spec.path} is not the run file that {directory} was begun with (see {directory / RUN_FILE}); "
+            "use another directory, or --force to begin anew"
+        )
+
+
+def _remove(directory: Path) -> None:
+    """Remove a run, and nothing that is not part of it."""
+    strangers = sorted(each.name for each in directory.iterdir() if each.name not in _OURS)
+    if strangers:
+        raise InputError(f"{directory} holds {strangers[0]}, which no run has written; remove it yourself")
+    shutil.rmtree(directory)
+
+
+def _require_same(found: RunResult, settings: MethodSettings, seed: int, directory: Path) -> None:
+    if (found.method, found.seed) != (settings.method, seed):
+        raise InputError(
+            f"{directory} holds a finished run of method {found.method}, seed {found.seed}; asked for is method "
+            f"{settings.method}, seed {seed}: use another directory"
+        )
+
+
+class _Recorder:
+    """Writes down every round; the first one also writes what the run began with."""
+
+    def __init__(self, directory: Path, built: Built, on_round: Callable[[RoundLog], None] | None) -> None:
+        self._directory = directory
+        self._built = built
+        self._on_round = on_round
+        self._begun = False
+
+    def __call__(self, log: RoundLog) -> None:
+        self.begin()
+        append_round(self._directory, log)
+        if self._on_round is not None:
+            self._on_round(log)
+
+    def begin(self) -> None:
+        """The run file, the plan, and the rounds of before an interruption, but for the one that is reported next."""
+        if self._begun:
+            return
+        spec, directory = self._built.spec, self._directory
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / RUN_FILE).write_text(spec.text, encoding="utf-8")
+        self._built.public.write(directory / PLAN)
+        kept = Checkpoint.read(directory / CHECKPOINT)
+        write_rounds(directory, kept.rounds[:-1] if kept is not None else ())
+        self._begun = True
+
+
+def can_resume(directory: Path) -> bool:
+    """Whether an interrupted run left something to go on from."""
+    return (directory / CHECKPOINT / CHECKPOINT_FILE).is_file()

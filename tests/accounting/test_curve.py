@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpdp import PrivacyCurve, Schedule
-from rpdp.accounting import ACCOUNTANTS, Accountant
+from rpdp.accounting import ACCOUNTANTS, Accountant, renyi
+from rpdp.accounting import pld as pld_route
+from rpdp.accounting.renyi import BestOrders
 from rpdp.errors import InputError
 
 MNIST: dict[str, Any] = {"noise_multiplier": 10.748, "delta": 1e-4}
@@ -139,6 +141,7 @@ def test_scalars_and_shapes_follow_the_argument() -> None:
         ({"noise_multiplier": float("nan")}, "noise_multiplier=nan"),
         ({"delta": 0.0}, "delta=0.0"),
         ({"delta": 1.0}, "delta=1.0"),
+        ({"delta": 9e-101}, "delta=9e-101 is below 1e-100"),
         ({"accountant": "gdp"}, "accountant='gdp'"),
     ],
 )
@@ -157,3 +160,36 @@ def test_wrong_probabilities_are_refused(q: Any) -> None:
 def test_wrong_budgets_are_refused(epsilon: float) -> None:
     with pytest.raises(InputError, match="epsilon="):
         PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST).sampling_probability(epsilon)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_a_tiny_probability_is_priced_as_the_smallest_one_offered(accountant: Accountant) -> None:
+    curve = PrivacyCurve(
+        Schedule(100_000, 1000, participation=1.0), noise_multiplier=0.5, delta=1e-15, accountant=accountant
+    )
+    smallest = 2.0**-40
+    assert curve.epsilon(smallest) > 0.0
+    np.testing.assert_array_equal(curve.epsilon([0.0, 5e-324, 1e-20, smallest])[1:], curve.epsilon(smallest))
+    assert curve.epsilon(0.0) == 0.0
+    assert curve.delta(1e-200, 0.1) == curve.delta(smallest, 0.1)
+    assert curve.bounds([1e-200]).lower[0] == 0.0
+
+
+def test_the_smallest_delta_can_be_priced() -> None:
+    curve = PrivacyCurve(Schedule(15, 50, participation=0.5), noise_multiplier=10.748, delta=1e-100)
+    bounds = curve.bounds([1e-6, 0.01, 1.0])
+    assert np.isfinite(bounds.upper).all()
+    assert (bounds.upper > 0.0).all()
+
+
+def test_an_unknown_profile_is_the_other_route_or_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = Schedule(15, 50, participation=0.5)
+    curve = PrivacyCurve(schedule, **MNIST)
+    by_renyi = PrivacyCurve(schedule, **MNIST, accountant="rdp").delta(0.1, 0.3)
+    assert curve.delta(0.1, 0.3) < by_renyi
+    unknown = np.array([np.nan])
+    monkeypatch.setattr(pld_route, "upper_delta", lambda *_: unknown)
+    assert curve.delta(0.1, 0.3) == by_renyi
+    monkeypatch.setattr(pld_route, "upper_delta", lambda *_: np.array([1e-9]))
+    monkeypatch.setattr(renyi, "best_log_delta", lambda *_: BestOrders(unknown, unknown))
+    assert curve.delta(0.1, 0.3) == 1.0

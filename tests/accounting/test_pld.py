@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import dp_accounting
 import numpy as np
 import pytest
@@ -11,6 +14,10 @@ from scipy import optimize, stats
 from rpdp import PrivacyCurve, Schedule
 from rpdp.accounting import pld, renyi
 from rpdp.accounting.participation import BinomialCount
+
+if TYPE_CHECKING:
+    from rpdp.accounting._types import FloatArray
+    from rpdp.accounting.composition import TiltedLoss
 
 CENTRAL = [
     # steps, σ, q, δ
@@ -126,6 +133,58 @@ def test_stated_error_is_small_and_holds_on_finer_grids(schedule: Schedule, sigm
     assert (finer >= bounds.lower).all()
 
 
+HARD = [
+    # Heavy tails and a tiny δ: a tilt helps little, so the errors of long transforms decide.
+    (Schedule(136, 3, participation=1.0, max_participations=112), 0.5805012672871321, 2.9515805461322495e-09),
+    (Schedule(150, 40, participations=120), 0.6, 2e-9),
+]
+
+
+@pytest.mark.parametrize(("schedule", "sigma", "delta"), HARD)
+@pytest.mark.parametrize("q", [5.324133808627535e-06, 2.0161475970544603e-05])
+def test_a_finer_grid_is_not_looser(schedule: Schedule, sigma: float, delta: float, q: float) -> None:
+    row, run = np.array([q]), pld.Run(sigma, schedule.local_steps, schedule.count())
+    guide = renyi.best_epsilon(row, sigma, schedule.local_steps, run.count, delta)
+    coarse, fine, finer = (
+        float(pld.upper_epsilon(row, run, delta, guide, pld.ACCURACY / part)[0]) for part in (1, 4, 16)
+    )
+    allowed = 2e-4 * max(coarse, pld.ACCURACY_FLOOR)
+    assert fine <= coarse + allowed
+    assert finer <= fine + allowed
+    lower = float(pld.lower_epsilon(row, run, delta, np.array([coarse]))[0])
+    assert lower <= finer
+
+
+def test_a_row_with_too_large_an_error_gets_another_tilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told that steps are exact, the first pass goes without a tilt; the error that it incurs asks for one."""
+    schedule, sigma, delta, q = Schedule(20, 5, participation=0.5), 1.0, 1e-11, np.array([0.01])
+    run = pld.Run(sigma, 5, schedule.count())
+    guide = renyi.best_epsilon(q, sigma, 5, run.count, delta)
+    usual = pld.upper_epsilon(q, run, delta, guide)[0]
+    monkeypatch.setattr(pld, "_STEP_ERROR", 1e-30)
+    assert pld.upper_epsilon(q, run, delta, guide)[0] == pytest.approx(usual, rel=2e-4)
+    monkeypatch.setattr(pld, "_LARGEST_ERROR_SHARE", np.inf)
+    assert pld.upper_epsilon(q, run, delta, guide)[0] > usual * (1 + 2e-3)
+
+
+def test_an_unknown_direction_is_never_taken_for_a_cheap_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN in one direction leaves the Rényi bound, whatever the other direction says."""
+    schedule, q = Schedule(3, 2, participation=0.5), np.array([0.1])
+    run = pld.Run(1.0, 2, schedule.count())
+    guide = renyi.best_epsilon(q, 1.0, 2, run.count, 1e-5)
+    assert pld.upper_epsilon(q, run, 1e-5, guide)[0] < guide.bound[0]
+    both_ways = pld._both_ways
+    for broken in (0, 1):
+
+        def one_broken(grid: pld._Grid, run: pld.Run, broken: int = broken) -> list[TiltedLoss]:
+            ways = both_ways(grid, run)
+            ways[broken] = replace(ways[broken], error=np.full(1, np.nan), tilt=np.ones(1))
+            return ways
+
+        monkeypatch.setattr(pld, "_both_ways", one_broken)
+        assert pld.upper_epsilon(q, run, 1e-5, guide)[0] == guide.bound[0]
+
+
 def test_the_worse_direction_counts() -> None:
     """Adding and removing differ; the bound is at least what either direction alone can prove."""
     schedule, sigma, delta, q = Schedule(1, 1, participation=1.0), 0.7, 0.3, np.array([0.9])
@@ -149,3 +208,25 @@ def test_profile_falls_and_passes_through_the_promise() -> None:
         Schedule(15, 50, participation=0.5), noise_multiplier=10.748, delta=1e-4, accountant="rdp"
     ).delta(0.1, 0.3)
     assert profile[2] < renyi_profile
+
+
+def test_a_lower_bound_never_rests_on_counts_that_were_rounded_up() -> None:
+    """5,000 rounds, cap 4,000: the counts are shortened upwards; a lower bound from them, 7.9, was above the truth."""
+    schedule = Schedule(5000, 1, participation=0.02, max_participations=4000)
+    curve = PrivacyCurve(schedule, noise_multiplier=20.0, delta=1e-20)
+    bounds = curve.bounds(1.0)
+    k = np.arange(301)
+    exact = _gaussian_mixture_epsilon(stats.binom.pmf(k, 5000, 0.02), np.sqrt(k) / 20.0, 1e-20)
+    assert bounds.lower[0] <= exact <= bounds.upper[0]
+
+
+def _gaussian_mixture_epsilon(mass: FloatArray, shift: FloatArray, delta: float) -> float:
+    """ε at δ of Σ mass · (Gaussian with this shift), in closed form, by bisection."""
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        epsilon = 0.5 * (low + high)
+        some = shift > 0.0
+        upper = stats.norm.sf(epsilon / shift[some] - shift[some] / 2)
+        lower = np.exp(epsilon + stats.norm.logsf(epsilon / shift[some] + shift[some] / 2))
+        low, high = (epsilon, high) if float(mass[some] @ (upper - lower)) > delta else (low, epsilon)
+    return high

@@ -30,8 +30,10 @@ With the price's own error (`pld.ACCURACY`) the slack of a certified budget stay
 
 ABSOLUTE_BELOW = 0.05
 KNOTS_PER_OCTAVE = 4
+SMALLEST_PROBABILITY = 2.0**-40
+"""The smallest non-zero q offered, about 1e-12."""
+
 LOWEST_KNOT = 40 * KNOTS_PER_OCTAVE
-"""The smallest non-zero q offered is 2⁻⁴⁰, about 1e-12."""
 
 _KNOTS_AT_ONCE = 12
 _BUDGETS_AT_ONCE = 1 << 20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from rpdp.accounting import pld, renyi
-from rpdp.accounting.certificate import Certificate
+from rpdp.accounting.certificate import SMALLEST_PROBABILITY, Certificate
 from rpdp.accounting.participation import ExplicitCount
 from rpdp.accounting.pld import Run
 from rpdp.accounting.renyi import BestOrders
@@ -28,6 +28,9 @@ Accountant = Literal["pld", "rdp"]
 ACCOUNTANTS: tuple[Accountant, ...] = ("pld", "rdp")
 
 SMALLEST_NOISE, LARGEST_NOISE = 0.05, 1e6
+SMALLEST_DELTA = 1e-100
+"""Below this the arithmetic of the tails is not tested; nobody needs it."""
+
 _MOST_DIRECT = 4096
 """More different q than this are first rounded up to a lattice."""
 
@@ -74,6 +77,8 @@ class PrivacyCurve:
                 "where costs can be computed"
             )
         self.target_delta = require_delta("delta", delta)
+        if self.target_delta < SMALLEST_DELTA:
+            raise InputError(f"delta={delta} is below {SMALLEST_DELTA:g}, where costs can be computed")
         if accountant not in ACCOUNTANTS:
             raise InputError(f"accountant={accountant!r} must be one of {', '.join(ACCOUNTANTS)}")
         self.accountant: Accountant = accountant
@@ -104,14 +109,18 @@ class PrivacyCurve:
     @overload
     def epsilon(self, q: ArrayLike) -> FloatArray: ...
     def epsilon(self, q: ArrayLike) -> FloatArray | float:
-        """Upper bounds on the cost, rising with q. More than 4,096 different q are first rounded up by ≤ 0.14 %."""
+        """Upper bounds on the cost, rising with q.
+
+        More than 4,096 different q are first rounded up by ≤ 0.14 %; a q below 2⁻⁴⁰ is priced as 2⁻⁴⁰.
+        """
         values = _probabilities(q)
         distinct, where = np.unique(values, return_inverse=True)
         if distinct.size > _MOST_DIRECT:
             distinct, where = np.unique(_lattice_above(values), return_inverse=True)
         costs = np.zeros(distinct.size)
         drawn = distinct > 0.0
-        costs[drawn] = np.maximum.accumulate(self._price(distinct[drawn]))
+        priced, back = np.unique(np.maximum(distinct[drawn], SMALLEST_PROBABILITY), return_inverse=True)
+        costs[drawn] = np.maximum.accumulate(self._price(priced))[back]
         return _like(q, costs[where].reshape(values.shape))
 
     @overload
@@ -136,7 +145,7 @@ class PrivacyCurve:
         values = np.atleast_1d(_probabilities(q)).astype(np.float64)
         upper = np.atleast_1d(self.epsilon(values))
         lower = np.zeros(values.shape)
-        drawn = values > 0.0
+        drawn = values >= SMALLEST_PROBABILITY  # below it only the upper bound is known
         lower[drawn] = pld.lower_epsilon(values[drawn], self._run, self.target_delta, upper[drawn])
         if (lower > upper * (1.0 + 1e-9)).any():
             raise PrivacyRefusal(
@@ -156,6 +165,7 @@ class PrivacyCurve:
             raise InputError(f"epsilon={epsilon!r} must be finite and not negative")
         if probability == 0.0 or self._run.steps == 0:
             return _like(epsilon, np.zeros(levels.shape))
+        probability = max(probability, SMALLEST_PROBABILITY)
         values = np.array([self._one_delta(probability, float(level)) for level in levels.ravel()])
         return _like(epsilon, values.reshape(levels.shape))
 
@@ -224,10 +234,14 @@ class PrivacyCurve:
         run, row = self._run, np.array([q])
         level = np.array([epsilon])
         guide = renyi.best_log_delta(row, run.noise_multiplier, run.local_steps, run.count, level)
-        bound = math.exp(min(0.0, float(guide.bound[0])))
+        log_bound = float(guide.bound[0])
+        if math.isnan(log_bound):  # nothing is known, and nothing could guide the other route
+            return 1.0
+        bound = math.exp(min(0.0, log_bound))
         if self.accountant == "rdp":
             return bound
-        return min(bound, float(pld.upper_delta(row, run, epsilon, guide)[0]))
+        other = float(pld.upper_delta(row, run, epsilon, guide)[0])
+        return bound if math.isnan(other) else min(bound, other)
 
 
 def _probabilities(q: ArrayLike) -> FloatArray:

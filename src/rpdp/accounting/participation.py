@@ -105,6 +105,8 @@ class ExplicitCount:
 
     counts: NDArray[np.int64]
     log_probabilities: FloatArray
+    is_rounded_up: bool = False
+    """Whether a long list was shortened: right for upper bounds on a cost, and for nothing else."""
 
     @classmethod
     def exactly(cls, k: int) -> ExplicitCount:
@@ -119,12 +121,10 @@ class ExplicitCount:
         become the first of them, and the negligible rest above becomes the largest count of all.
         """
         largest = probabilities.size - 1
-        if largest <= _MOST_COUNTS:
-            counts, mass = np.arange(largest + 1), probabilities
-        else:
-            counts, mass = _shortened(probabilities)
+        is_long = largest > _MOST_COUNTS
+        counts, mass = _shortened(probabilities) if is_long else (np.arange(largest + 1), probabilities)
         with np.errstate(divide="ignore"):
-            return cls(counts, np.log(mass / mass.sum()))
+            return cls(counts, np.log(mass / mass.sum()), is_long)
 
     @property
     def largest(self) -> int:

@@ -4,6 +4,7 @@ One step → τ-fold composition → mixture over the rounds joined → ε(δ), 
 Every number returned is an upper bound: grids are pessimistic, mass beyond the grid counts as a certain loss, and the
 numerical error of the transforms is bounded and added to δ. `lower_epsilon` is the other side: the exact power of a
 test that an attacker could run (reject when the sum of rounded losses is large), so the truth lies between the two.
+Numerical errors are estimates with margins (`composition.rounding_error`, `step_loss.relative_error`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.accounting.composition import OUTSIDE, GridTooLongError, TiltedLoss, coarsen, compose, tilt
+from rpdp.accounting.composition import GridTooLongError, TiltedLoss, coarsen, compose, tilt
 from rpdp.accounting.participation import ExplicitCount
 from rpdp.accounting.renyi import LARGEST_ORDER, best_log_delta, log_moments, run_log_moments
-from rpdp.accounting.step_loss import LossMasses, StepCells, pessimistic, rounded, step_cells, widest_loss
+from rpdp.accounting.step_loss import (
+    LossMasses,
+    StepCells,
+    pessimistic,
+    relative_error,
+    rounded,
+    step_cells,
+    widest_loss,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,17 +43,30 @@ ACCURACY_FLOOR = 0.05
 _LOST_SHARE = 1e-9
 """Mass beyond the grid, over all steps, as a share of δ; it counts as a certain loss."""
 
-_QUADRATURE_ERROR = 1e-14
 _STEP_ERROR = 2e-14
-"""Numerical error per step assumed when a tilt is chosen; the error that counts is computed (`TiltedLoss.error`)."""
+"""Numerical error per step assumed when a first tilt is chosen; what counts is computed (`TiltedLoss.error`)."""
 
 _ERROR_SHARE = 3e-4
+"""The numerical error that a tilt aims for, as a share of δ."""
+
+_LARGEST_ERROR_SHARE = 1e-3
+"""Beyond this a row is worth another pass, its tilt chosen from the error of the last one."""
+
+_OUTSIDE_SHARE = 1e-5
+"""Mass that the window of a run may leave out, as a share of δ; that of a round leaves out as much over all rounds."""
+
+_MOST_OUTSIDE, _LEAST_OUTSIDE = 1e-12, 1e-15
+"""Limits of that mass: above only without a tilt, where it does not depend on a guess of ε; rounding is below."""
+
 _MOST_CELLS = 2**17
 _ROWS_AT_ONCE = 24
 _MOST_PASSES = 5
 _MOST_COARSENINGS = 8
 _FAR_OFF = 0.7
 """A result below this part of its guess was computed on a grid and a tilt for another ε: worth another pass."""
+
+_UNKNOWN = (np.inf, 0.0, 1.0, 0.0)
+"""What is found out of a row that stays out of reach: ε, steepness, error, and the error's share of δ."""
 
 _WIDEST_WINDOW = 1200.0
 _LEAST_STEEPNESS = 1e-3
@@ -68,10 +90,11 @@ class Run:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Sampling probabilities with the tilt and the two grid spacings chosen for them."""
+    """Sampling probabilities with the tilt, the window's loss and the two grid spacings chosen for them."""
 
     q: FloatArray
     tilt: FloatArray
+    outside: FloatArray
     step_spacing: FloatArray
     round_spacing: FloatArray
     lost: float
@@ -80,15 +103,22 @@ class _Grid:
         return replace(self, step_spacing=2.0 * self.step_spacing, round_spacing=2.0 * self.round_spacing)
 
     def take(self, rows: NDArray[np.int64] | list[int]) -> _Grid:
-        return _Grid(self.q[rows], self.tilt[rows], self.step_spacing[rows], self.round_spacing[rows], self.lost)
+        return _Grid(
+            self.q[rows],
+            self.tilt[rows],
+            self.outside[rows],
+            self.step_spacing[rows],
+            self.round_spacing[rows],
+            self.lost,
+        )
 
 
 def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accuracy: float = ACCURACY) -> FloatArray:
     """Upper bounds on ε(δ) for each q.
 
     `guide`, the Rényi bound, chooses tilt and grid: it affects how tight the result is, never whether it is valid.
-    Where the result turns out much smaller than the guide, it becomes the guide of another pass. Rows whose guide is
-    0 or too large to matter keep it.
+    Where the result turns out much smaller than the guide, or the numerical error takes a share of δ that a stronger
+    tilt can lower, the result becomes the guide of another pass. Rows whose guide is 0 or too large to matter keep it.
     """
 
     def solve(grid: _Grid) -> FloatArray:
@@ -96,16 +126,21 @@ def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accu
         return np.where(removing[0] >= adding[0], removing, adding)
 
     result = guide.bound.copy()
-    guess, steepness, theta = guide.bound.copy(), guide.theta.copy(), guide.theta.copy()
+    guess, steepness = guide.bound.copy(), guide.theta.copy()
+    error = np.full(q.shape, run.steps * _STEP_ERROR)
     rows = np.flatnonzero((guess > 0.0) & (guess < _LARGEST_EPSILON))
     for _ in range(_MOST_PASSES):
         if rows.size == 0:
             break
-        tilts = _choose_tilt(q[rows], run, guess[rows], delta, theta[rows])
-        grid = _choose_grid(q[rows], run, guess[rows], steepness[rows], accuracy, tilts, _LOST_SHARE * delta)
-        found, steepness[rows] = _in_batches(solve, grid, np.inf)
-        result[rows] = np.minimum(found, result[rows])
-        rows = rows[(found < _FAR_OFF * guess[rows]) & (guess[rows] > ACCURACY * ACCURACY_FLOOR)]
+        theta = guide.theta[rows]
+        tilts, outside = _choose_tilt(q[rows], run, guess[rows], delta, theta, error[rows])
+        grid = _choose_grid(
+            q[rows], run, guess[rows], steepness[rows], accuracy, tilts, _LOST_SHARE * delta, outside=outside
+        )
+        found, steepness[rows], error[rows], share = _in_batches(solve, grid, _UNKNOWN)
+        result[rows] = np.fmin(found, result[rows])
+        again = (found < _FAR_OFF * guess[rows]) | ((share > _LARGEST_ERROR_SHARE) & (tilts < theta))
+        rows = rows[again & (guess[rows] > ACCURACY * ACCURACY_FLOOR)]
         guess[rows] = np.maximum(result[rows], ACCURACY * ACCURACY_FLOOR)
     return result
 
@@ -116,49 +151,56 @@ def upper_delta(q: FloatArray, run: Run, epsilon: float, guide: BestOrders, accu
 
     def solve(grid: _Grid) -> FloatArray:
         worse = np.maximum(*(_delta_at(way, epsilon) for way in _both_ways(grid, run)))
-        return np.stack([worse + grid.lost * run.steps, np.zeros(worse.size)])
+        return (worse + grid.lost * run.steps)[None, :]
 
     guess = np.full(q.shape, max(epsilon, ACCURACY_FLOOR))
-    tilts = _choose_tilt(q, run, guess, least, guide.theta)
-    grid = _choose_grid(q, run, guess, guide.theta, accuracy, tilts, _LOST_SHARE * least)
-    return np.asarray(np.minimum(_in_batches(solve, grid, 1.0)[0], 1.0))
+    tilts, outside = _choose_tilt(q, run, guess, least, guide.theta, np.full(q.shape, run.steps * _STEP_ERROR))
+    grid = _choose_grid(q, run, guess, guide.theta, accuracy, tilts, _LOST_SHARE * least, outside=outside)
+    return np.asarray(np.fmin(_in_batches(solve, grid, (1.0,))[0], 1.0))
 
 
 def lower_epsilon(q: FloatArray, run: Run, delta: float, upper: FloatArray, accuracy: float = ACCURACY) -> FloatArray:
     """Lower bounds on ε(δ): what an attacker who sums rounded losses can prove. At least 0, never above the truth.
 
-    `upper` (upper bounds) chooses tilt and grid. Rows where it is 0 or too large to matter get 0.
+    `upper` (upper bounds) chooses tilt and grid. Rows where it is 0 or too large to matter get 0, and so does every row
+    where the counts of joined rounds were rounded up, which proves nothing about the true ones.
     """
 
     def solve(grid: _Grid) -> FloatArray:
         cells = _cells(grid, run, centred=True)
         ways = (_proven_epsilon(cells, grid, run, delta, removing=removing) for removing in (True, False))
-        return np.stack([np.maximum(*ways), np.zeros(grid.q.size)])
+        return np.maximum(*ways)[None, :]
 
     result = np.zeros(q.shape)
     rows = np.flatnonzero((upper > 0.0) & (upper < _LARGEST_EPSILON))
-    if rows.size:
+    is_exact = not (isinstance(run.count, ExplicitCount) and run.count.is_rounded_up)
+    if rows.size and is_exact:
         theta = best_log_delta(q[rows], run.noise_multiplier, run.local_steps, run.count, upper[rows]).theta
         lost = _LOST_SHARE * delta * float(np.exp(-upper[rows].max()))
         grid = _choose_grid(q[rows], run, upper[rows], theta, accuracy, theta, lost)
-        result[rows] = _in_batches(solve, grid, 0.0)[0]
+        result[rows] = _in_batches(solve, grid, (0.0,))[0]
     return result
 
 
-def _choose_tilt(q: FloatArray, run: Run, epsilon: FloatArray, delta: float, theta: FloatArray) -> FloatArray:
-    """The smallest tilt, as a part of θ, whose numerical error is negligible against δ.
+def _choose_tilt(
+    q: FloatArray, run: Run, epsilon: FloatArray, delta: float, theta: FloatArray, error: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The smallest tilt, as a part of θ, whose numerical error is negligible against δ; and what a window may lose.
 
     Without a tilt the window is short even when rare losses are huge; with θ itself the error is relative to the
-    Chernoff bound at ε, however small δ is.
+    Chernoff bound at ε, however small δ is. `error` is that of the tilted masses.
     """
-    per_round = run.local_steps * _STEP_ERROR + 2.0 * OUTSIDE
-    log_error = np.log(run.count.largest * per_round) - np.log(_ERROR_SHARE * delta)
-    result = theta.copy()
-    for part in (0.5, 0.25):
-        moment = run_log_moments(q, 1.0 + part * theta, run.noise_multiplier, run.local_steps, run.count)
-        enough = log_error + moment - part * theta * epsilon <= 0.0
-        result = np.where(enough, part * theta, result)
-    return np.where(log_error <= 0.0, 0.0, result)
+    wanted = np.log(error) - np.log(_ERROR_SHARE * delta)
+    tilts, gain = np.zeros(q.shape), np.zeros(q.shape)
+    for part in (0.25, 0.5, 1.0):
+        rows = np.flatnonzero(gain < wanted)
+        if rows.size == 0:
+            break
+        tilts[rows] = part * theta[rows]
+        moment = run_log_moments(q[rows], 1.0 + tilts[rows], run.noise_multiplier, run.local_steps, run.count)
+        gain[rows] = tilts[rows] * epsilon[rows] - moment
+    most = np.where(tilts > 0.0, _MOST_OUTSIDE, 1.0)
+    return tilts, np.clip(_OUTSIDE_SHARE * delta * np.exp(np.minimum(gain, 700.0)), _LEAST_OUTSIDE, most)
 
 
 def _choose_grid(
@@ -169,6 +211,8 @@ def _choose_grid(
     accuracy: float,
     tilts: FloatArray,
     lost: float,
+    *,
+    outside: FloatArray | None = None,
 ) -> _Grid:
     """Grid spacings for a wanted accuracy, leaving at most `lost` beyond the grid over the whole run.
 
@@ -182,10 +226,12 @@ def _choose_grid(
     allowed = accuracy * np.maximum(guess, ACCURACY_FLOOR) * (12.0 if one_grid else 6.0) / (steepness + 1.0)
     widest = 0.5 / (np.maximum(steepness, tilts) + 1.0)  # the estimate needs θ · spacing below about 1
     step_spacing = np.minimum(np.sqrt(allowed / (rounds * run.local_steps)), widest)
-    return _Grid(q, tilts, step_spacing, np.minimum(np.sqrt(allowed / rounds), widest), lost / run.steps)
+    round_spacing = np.minimum(np.sqrt(allowed / rounds), widest)
+    outside = np.full(q.shape, _MOST_OUTSIDE) if outside is None else outside
+    return _Grid(q, tilts, outside, step_spacing, round_spacing, lost / run.steps)
 
 
-def _in_batches(solve: Callable[[_Grid], FloatArray], grid: _Grid, otherwise: float) -> FloatArray:
+def _in_batches(solve: Callable[[_Grid], FloatArray], grid: _Grid, otherwise: tuple[float, ...]) -> FloatArray:
     """Solve rows in batches of neighbours, which need arrays of about the same size; a column per row of the grid.
 
     A grid that is too long is coarsened a few times; rows that stay out of reach get `otherwise`.
@@ -198,7 +244,7 @@ def _in_batches(solve: Callable[[_Grid], FloatArray], grid: _Grid, otherwise: fl
     return np.concatenate(parts, axis=1)[:, np.argsort(order)]
 
 
-def _solve_coarser(solve: Callable[[_Grid], FloatArray], batch: _Grid, otherwise: float) -> FloatArray:
+def _solve_coarser(solve: Callable[[_Grid], FloatArray], batch: _Grid, otherwise: tuple[float, ...]) -> FloatArray:
     for _ in range(_MOST_COARSENINGS):
         try:
             return solve(batch)
@@ -207,7 +253,7 @@ def _solve_coarser(solve: Callable[[_Grid], FloatArray], batch: _Grid, otherwise
                 single = [_solve_coarser(solve, batch.take([row]), otherwise) for row in range(batch.q.size)]
                 return np.concatenate(single, axis=1)
             batch = batch.coarser()
-    return np.array([[otherwise], [0.0]])
+    return np.array(otherwise)[:, None]
 
 
 def _cells(grid: _Grid, run: Run, *, centred: bool) -> StepCells:
@@ -217,20 +263,20 @@ def _cells(grid: _Grid, run: Run, *, centred: bool) -> StepCells:
     return step_cells(grid.q, run.noise_multiplier, grid.step_spacing, grid.lost, centred=centred)
 
 
-def _composed(step: LossMasses, tilts: FloatArray, grid: _Grid, run: Run, *, dominating: bool) -> TiltedLoss:
-    loss = tilt(step, tilts, _QUADRATURE_ERROR)
+def _composed(step: LossMasses, tilts: FloatArray, grid: _Grid, run: Run) -> TiltedLoss:
+    loss = tilt(step, tilts, relative_error(run.noise_multiplier, grid.lost))
     if run.local_steps > 1:
-        loss = compose(loss, ExplicitCount.exactly(run.local_steps))
+        loss = compose(loss, ExplicitCount.exactly(run.local_steps), grid.outside / run.count.largest)
         if run.count.largest > 1:
-            loss = coarsen(loss, grid.round_spacing, pessimistic=dominating)
-    return compose(loss, run.count)
+            loss = coarsen(loss, grid.round_spacing)
+    return compose(loss, run.count, grid.outside)
 
 
 def _both_ways(grid: _Grid, run: Run) -> list[TiltedLoss]:
     """Dominating loss distributions of the run, removing and adding the record."""
     cells = _cells(grid, run, centred=False)
     steps = [pessimistic(cells, removing=removing) for removing in (True, False)]
-    return [_composed(step, grid.tilt, grid, run, dominating=True) for step in steps]
+    return [_composed(step, grid.tilt, grid, run) for step in steps]
 
 
 def _weights(loss: TiltedLoss) -> FloatArray:
@@ -241,7 +287,10 @@ def _weights(loss: TiltedLoss) -> FloatArray:
 
 
 def _error_at(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
-    """The numerical error of a probability of losses above each of `losses`."""
+    """The numerical error of a probability of losses above each of `losses`, and of δ there.
+
+    Both are sums of the tilted masses with weights that rise once, to at most e^{−θ·loss}, and fall once.
+    """
     with np.errstate(over="ignore"):
         return loss.error[:, None] * np.exp(loss.log_mass[:, None] - loss.tilt[:, None] * losses)
 
@@ -264,7 +313,10 @@ def _curve(loss: TiltedLoss) -> tuple[FloatArray, FloatArray]:
 
 
 def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
-    """The smallest ε ≥ 0 with δ(ε) ≤ delta, infinity where none is known; and how steeply δ falls there."""
+    """The smallest ε ≥ 0 with δ(ε) ≤ delta, infinity where none is known.
+
+    Further rows: how steeply δ falls there, the numerical error of the tilted masses, and its share of δ.
+    """
     at_points, slope = _curve(loss)
     enough = at_points <= delta
     index = np.argmax(enough, axis=1)
@@ -279,7 +331,9 @@ def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
         fall = np.log(slope[rows, index] / slope[rows, np.minimum(index + 1, slope.shape[1] - 1)]) / loss.spacing
     steepness = np.clip(np.where(np.isnan(fall), 0.0, fall), _LEAST_STEEPNESS, LARGEST_ORDER)
     solved = enough[rows, index] & np.isfinite(epsilon)
-    return np.stack([np.where(solved, epsilon, _beyond_the_window(loss, delta)), steepness])
+    epsilon = np.where(solved, epsilon, _beyond_the_window(loss, delta))
+    share = _error_at(loss, (epsilon - loss.spacing)[:, None])[:, 0] / delta
+    return np.stack([epsilon, steepness, loss.error, share])
 
 
 def _beyond_the_window(loss: TiltedLoss, delta: float) -> FloatArray:
@@ -287,7 +341,8 @@ def _beyond_the_window(loss: TiltedLoss, delta: float) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         error_gone = (np.log(loss.error) + loss.log_mass - np.log(delta)) / loss.tilt
     last = loss.losses[:, -1] + loss.spacing
-    return np.where(loss.tilt > 0.0, np.maximum(np.maximum(error_gone, last), 0.0), np.inf)
+    known = (loss.tilt > 0.0) & ~np.isnan(error_gone)
+    return np.where(known, np.maximum(np.maximum(error_gone, last), 0.0), np.inf)
 
 
 def _delta_at(loss: TiltedLoss, epsilon: float) -> FloatArray:
@@ -304,8 +359,8 @@ def _delta_at(loss: TiltedLoss, epsilon: float) -> FloatArray:
 def _proven_epsilon(cells: StepCells, grid: _Grid, run: Run, delta: float, *, removing: bool) -> FloatArray:
     """What the test "sum S of rounded losses above t" proves at its best t: max log((Pr[S > t] − δ) / Pr'[S > t])."""
     own_step, other_step = rounded(cells, removing=removing)
-    own = _composed(own_step, grid.tilt, grid, run, dominating=False)
-    other = _composed(other_step, grid.tilt + 1.0, grid, run, dominating=False)
+    own = _composed(own_step, grid.tilt, grid, run)
+    other = _composed(other_step, grid.tilt + 1.0, grid, run)
     own_tail = np.cumsum(_weights(own)[:, ::-1], axis=1)[:, ::-1]
     other_tail = np.cumsum(_weights(other)[:, ::-1], axis=1)[:, ::-1]
     index = own.first[:, None] - other.first[:, None] + np.arange(own.masses.shape[1])

@@ -28,8 +28,16 @@ if TYPE_CHECKING:
     from rpdp.accounting._types import FloatArray
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
-_PANEL = 0.5
-"""Panels are at most this part of σ and of σ², so that six nodes give fourteen digits of a cell's mass within 6σ."""
+_WIDEST_PANEL = 0.5
+_LARGEST_DECAY = 1.3
+"""Panels are at most this part of σ wide, and so narrow that neither Gaussian changes by more than e^1.3 within one.
+
+So six nodes give fourteen digits of the mass of every cell, as far as the rounding of the exponent allows.
+"""
+
+_RELATIVE_ERROR = 1e-14
+_ROUNDED_FROM = 8.0
+"""Standard deviations from which the rounding of the exponent, which grows with their square, may exceed that."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,12 @@ def reach_for(lost: float) -> float:
     return float(-special.ndtri(max(lost, 1e-300) / 2.0))
 
 
+def relative_error(noise_multiplier: float, lost: float) -> float:
+    """The largest relative error of a mass of `step_cells`: quadrature, and rounding at the far end."""
+    farthest = reach_for(lost) + 1.0 / noise_multiplier
+    return _RELATIVE_ERROR * max(1.0, (farthest / _ROUNDED_FROM) ** 2)
+
+
 def log_ratio(q: FloatArray, y: FloatArray) -> FloatArray:
     """Log(1 + q (e^y − 1)), the loss at y, accurate for tiny q and without overflow for q near 1 or huge |y|."""
     v = q * np.expm1(np.minimum(y, 700.0))
@@ -78,10 +92,9 @@ def step_cells(q: FloatArray, noise_multiplier: float, spacing: FloatArray, lost
     sigma = noise_multiplier
     reach = reach_for(lost) * sigma
     low, high = -reach, 1.0 + reach
-    panels = int(np.ceil((high - low) / (_PANEL * min(sigma, sigma**2, high - low))))
-    panel_edges = np.linspace(low, high, panels + 1)
+    panel_edges = _panel_edges(sigma, reach)
     cell_edges = _cell_edges(q, sigma, spacing, (low, high), offset=0.5 if centred else 0.0)
-    edges = np.concatenate([np.broadcast_to(panel_edges, (q.size, panels + 1)), cell_edges], axis=1)
+    edges = np.concatenate([np.broadcast_to(panel_edges, (q.size, panel_edges.size)), cell_edges], axis=1)
     edges.sort(axis=1)
     middle = 0.5 * (edges[:, 1:] + edges[:, :-1])
     half = 0.5 * np.diff(edges, axis=1)
@@ -101,6 +114,24 @@ def step_cells(q: FloatArray, noise_multiplier: float, spacing: FloatArray, lost
     )
 
 
+def _panel_edges(sigma: float, reach: float) -> FloatArray:
+    """Ends of panels from −reach to 1 + reach, evenly spread around the middle and closer further out.
+
+    At the distance r from the farther of the two centres, 0 and 1, a panel is _WIDEST_PANEL · σ wide up to the turn and
+    _LARGEST_DECAY · σ² / r beyond; `number` is the integral of one over that width.
+    """
+    turn = _LARGEST_DECAY * sigma / _WIDEST_PANEL
+
+    def number(r: float) -> float:
+        return min(r, turn) / (_WIDEST_PANEL * sigma) + max(r**2 - turn**2, 0.0) / (2.0 * _LARGEST_DECAY * sigma**2)
+
+    start, end, at_turn = number(0.5), number(1.0 + reach), number(turn)
+    numbers = np.linspace(start, end, int(np.ceil(end - start)) + 1)
+    beyond = np.sqrt(turn**2 + 2.0 * _LARGEST_DECAY * sigma**2 * np.maximum(numbers - at_turn, 0.0))
+    distance = np.where(numbers <= at_turn, numbers * _WIDEST_PANEL * sigma, beyond) - 0.5
+    return np.concatenate([0.5 - distance[:0:-1], 0.5 + distance])
+
+
 def _cell_edges(
     q: FloatArray, sigma: float, spacing: FloatArray, ends: tuple[float, float], offset: float
 ) -> FloatArray:
@@ -110,7 +141,9 @@ def _cell_edges(
     columns = int((np.floor(high + offset).astype(np.int64) - first).max()) + 1
     losses = (first[:, None] + np.arange(max(columns, 0)) - offset) * spacing[:, None]
     ratio = np.expm1(np.minimum(losses, 600.0)) / q[:, None]
-    y = np.log1p(np.maximum(ratio, -1.0 + 1e-16))
+    absent = (1.0 - q[:, None]) * np.exp(np.minimum(-losses, 700.0))  # near a ratio of −1, where log1p loses its digits
+    low_y = losses - np.log(q[:, None]) + np.log1p(np.maximum(-absent, -1.0 + 1e-16))
+    y = np.where(ratio > -0.5, np.log1p(np.maximum(ratio, -0.5)), low_y)
     return np.asarray(np.clip(sigma**2 * y + 0.5, *ends))
 
 

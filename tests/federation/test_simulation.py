@@ -171,9 +171,14 @@ def test_one_silo_that_does_not_admit_stops_the_run_before_its_first_round() -> 
 
 def test_a_silo_cannot_be_run_twice_on_one_budget() -> None:
     silos = federation(MIXED)
-    run(silos=silos)
+    first = run(silos=silos)
+    reserved = [silo.account.left(silo.budgets, 0.5).epsilon.copy() for silo in silos]
+    again = run(silos=silos)  # the very same run: the same bytes, at no further cost
+    assert torch.equal(again.values, first.values)
+    for silo, before in zip(silos, reserved, strict=True):
+        np.testing.assert_array_equal(silo.account.left(silo.budgets, 0.5).epsilon, before)
     with pytest.raises(PrivacyRefusal, match="runs=2"):
-        run(silos=silos)
+        run(silos=silos, seed=1234)
 
 
 # Interruptions

@@ -7,6 +7,7 @@ from rpdp.federation.evaluation import Evaluation, Score
 from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.messages import Announcement, Update
 from rpdp.federation.policy import Policy
+from rpdp.federation.production import run_production
 from rpdp.federation.result import RoundLog, RunResult, SiloView
 from rpdp.federation.server import Server
 from rpdp.federation.silo import Silo
@@ -26,5 +27,6 @@ __all__ = [
     "Update",
     "make_backbone",
     "model_fingerprint",
+    "run_production",
     "simulate",
 ]

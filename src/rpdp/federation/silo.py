@@ -130,6 +130,8 @@ class Silo:
     ) -> SiloPlan:
         """Check a public plan against the policy, plan from what is left, reserve; nothing is released.
 
+        A run that was admitted before goes on where its account stands.
+
         Args:
             run: The id of the run.
             public: The plan as the server states it.
@@ -144,16 +146,27 @@ class Silo:
                 f"{kinds[self.account.is_simulation]} account; seeded runs are simulations and protect nobody, real "
                 "runs need secure randomness and a production ledger"
             )
-        self.policy.require(public, len(self.account.status().runs))
+        before = {status.run: status for status in self.account.status().runs}
+        self.policy.require(public, len(before.keys() - {run}))
         public.weight(self.name)
         if public.model_fingerprint not in (None, model_fingerprint(module)):
             raise PrivacyRefusal(f"silo {self.name}: the plan is for another model than the one at hand")
         kernel = self._kernel(copy.deepcopy(module), loss)
-        left = self.account.left(self.budgets, self.policy.lifetime_delta)
-        plan = self._planner(public, self.budgets.ids, left)
-        self.account.reserve(run, plan, _rounds_to_join(public, randomness.child("rounds to join")))
+        if run in before:
+            plan = self._resumed(run, public)
+        else:
+            left = self.account.left(self.budgets, self.policy.lifetime_delta)
+            plan = self._planner(public, self.budgets.ids, left)
+            self.account.reserve(run, plan, _rounds_to_join(public, randomness.child("rounds to join")))
         self._run = _Run(run, plan, kernel, randomness)
+        if run in before and before[run].announced:
+            self._run.accountant.charge(before[run].announced)
         return plan
+
+    @property
+    def joined(self) -> tuple[int, ...]:
+        """The rounds of the admitted run that the coin let it join."""
+        return next(status.joined for status in self.account.status().runs if status.run == self._admitted().name)
 
     def answer(self, announcement: Announcement) -> Update | None:
         """Answer an announced round: an update, or None to sit it out."""
@@ -193,6 +206,16 @@ class Silo:
         update = trained.update
         self.account.store(self._admitted().name, update.round, update.to_bytes())
         return update
+
+    def _resumed(self, run: str, public: PublicPlan) -> SiloPlan:
+        """The plan that this run was admitted with, if it is the same run."""
+        plan = self.account.resume(run, self.budgets.ids)
+        if plan.public.fingerprint != public.fingerprint:
+            raise PrivacyRefusal(
+                f"silo {self.name}: run {run!r} was admitted with plan {plan.public.fingerprint[:12]}…, not with "
+                f"{public.fingerprint[:12]}…; a changed plan is a new run and needs a new name"
+            )
+        return plan
 
     def _kernel(self, module: nn.Module, loss: PerRecordLoss) -> Kernel:
         try:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable, RecordBudgets
@@ -75,6 +76,10 @@ class Account(ABC):
         `rounds_to_join` are those drawn at admission where the schedule says "exactly k"; else None, and each round has
         its own coin.
         """
+
+    @abstractmethod
+    def resume(self, run: str, ids: pa.ChunkedArray) -> SiloPlan:
+        """The plan that was reserved for a run, in the order of these ids, to go on with it after a restart."""
 
     @abstractmethod
     def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:

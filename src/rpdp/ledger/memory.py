@@ -14,6 +14,7 @@ from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable
@@ -66,6 +67,10 @@ class MemoryAccount(Account):
         self._epsilon += np.where(drawn, plan.cost, 0.0)
         self._delta += np.where(drawn, plan.public.delta, 0.0)
         self._runs[run] = _Run(plan, None if rounds_to_join is None else frozenset(rounds_to_join))
+
+    def resume(self, run: str, ids: pa.ChunkedArray) -> SiloPlan:
+        """The plan of an admitted run; the order of records cannot have changed within a process."""
+        return self._held(run).plan
 
     def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
         """Charge a round, once."""

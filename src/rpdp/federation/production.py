@@ -1,0 +1,62 @@
+"""A real run on one machine: secure randomness, and a production ledger under every silo.
+
+Several silos in one process share a trust boundary, so this suits one organisation with several data sets; across
+organisations each silo runs where its data are. The accounting is the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rpdp.errors import InputError
+from rpdp.federation.local_run import LocalRun, require_distinct
+from rpdp.federation.workers import one_thread
+from rpdp.sampling import Secure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from torch import nn
+
+    from rpdp.federation.evaluation import Evaluation
+    from rpdp.federation.result import RoundLog, RunResult
+    from rpdp.federation.silo import Silo
+    from rpdp.planning import PublicPlan
+    from rpdp.training import PerRecordLoss
+
+
+def run_production(
+    model: nn.Module,
+    loss: PerRecordLoss,
+    silos: Sequence[Silo],
+    public: PublicPlan,
+    *,
+    run: str,
+    evaluation: Evaluation | None = None,
+    on_round: Callable[[RoundLog], None] | None = None,
+    checkpoint: Path,
+) -> RunResult:
+    """Run the federation here, for real: what it promises is kept by the silos' ledgers.
+
+    After an interruption the same call goes on: rounds that were charged stay charged; of the interrupted round,
+    updates that were finished are used and the others sit out. Training is in this process, so that a withdrawal counts
+    from the next local step on.
+
+    Args:
+        model: Where training starts; it is not changed.
+        loss: From output and targets to one value per record.
+        silos: Each with a production ledger as its account.
+        public: The plan that every silo is asked to admit.
+        run: The id of the run; a new run needs a new one.
+        evaluation: Test records that are public; without it no accuracy is measured.
+        on_round: Called after every round, for progress.
+        checkpoint: A directory for the server's state, kept after every round.
+    """
+    require_distinct(silos)
+    if not run:
+        raise InputError("run='' must be a name: the ledgers know the run by it")
+    with one_thread():
+        for silo in silos:
+            silo.admit(run, public, model, loss, Secure())
+        return LocalRun(run, model, silos, public, None, evaluation, "rpdp", checkpoint).go(1, on_round)

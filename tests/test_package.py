@@ -12,6 +12,7 @@ import rpdp
 PUBLIC = {
     "BudgetTable",
     "Evaluation",
+    "Ledger",
     "Policy",
     "PrivacyCurve",
     "PublicPlan",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rpdp.federation import Policy as Policy
     from rpdp.federation import Silo as Silo
     from rpdp.federation import simulate as simulate
+    from rpdp.ledger import Ledger as Ledger
     from rpdp.planning import PublicPlan as PublicPlan
     from rpdp.planning import Recipe as Recipe
     from rpdp.planning import SiloPlan as SiloPlan
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "BudgetTable": "rpdp.budgets",
     "Evaluation": "rpdp.federation",
+    "Ledger": "rpdp.ledger",
     "Policy": "rpdp.federation",
     "PrivacyCurve": "rpdp.accounting",
     "PublicPlan": "rpdp.planning",

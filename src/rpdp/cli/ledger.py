@@ -170,6 +170,24 @@ def export(
 
 
 @app.command()
+def copy(
+    ledger: LedgerFile,
+    file: Annotated[Path, typer.Argument(help="Where to write.")],
+    as_json: options.Json = False,
+) -> None:
+    """A consistent copy, also while a run is going on: for an auditor, without the key of the ids.
+
+    Example: `rpdp ledger copy ledger.db for-the-auditor.db`
+    """
+    with _opened(ledger) as opened:
+        opened.copy(file)
+    if as_json:
+        print_json({"file": str(file)})
+        return
+    say_line(f"{file}: a copy of {ledger} for reading; `rpdp ledger verify {file}` works on it")
+
+
+@app.command()
 def withdraw(
     ledger: LedgerFile,
     records: Records = None,

@@ -115,10 +115,14 @@ class LocalRun:
         joining = [name for name, answer in begun.items() if answer is True]
         withdrawn = {name: self._silos[name].account.switched_off() for name in joining}
         jobs = [(name, withdrawn[name], *_packed(announcements[name])) for name in joining]
-        for name, (payload, draws) in zip(joining, pool.map("train", jobs), strict=True):
-            update = Update.from_bytes(name, payload)
-            self._draws[name] += draws
-            updates.append(self._silos[name].finish(Trained(update, draws)))
+
+        def finished(index: int, outcome: tuple[bytes, NDArray[np.int64]]) -> None:
+            """Into the outbox at once: whatever happens to the other silos, this work is not lost."""
+            silo, (payload, draws) = self._silos[joining[index]], outcome
+            self._draws[silo.name] += draws
+            updates.append(silo.finish(Trained(Update.from_bytes(silo.name, payload), draws)))
+
+        pool.map("train", jobs, finished)
         rejected = self._server.collect(updates)
         accepted = tuple(sorted(update.silo for update in updates if update.silo not in rejected))
         return RoundLog(self._server.round, accepted, rejected, self._score(pool), time.perf_counter() - began)

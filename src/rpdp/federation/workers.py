@@ -28,11 +28,17 @@ if TYPE_CHECKING:
     Job = Callable[..., Any]
 
 
+def _ignore(index: int, result: Any) -> None:
+    """Nothing to do with a single result."""
+
+
 class Pool(Protocol):
     """Runs named jobs."""
 
-    def map(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The results of one job for each tuple of arguments, in order."""
+    def map(
+        self, name: str, arguments: Sequence[tuple[Any, ...]], on_result: Callable[[int, Any], None] = _ignore
+    ) -> list[Any]:
+        """The results of one job for each tuple of arguments, in order; `on_result` is told each when it is there."""
         ...
 
     def close(self) -> None:
@@ -50,9 +56,15 @@ class InProcess:
     def __init__(self, jobs: dict[str, Job]) -> None:
         self._jobs = jobs
 
-    def map(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(
+        self, name: str, arguments: Sequence[tuple[Any, ...]], on_result: Callable[[int, Any], None] = _ignore
+    ) -> list[Any]:
         """Run the jobs in order."""
-        return [self._jobs[name](*each) for each in arguments]
+        results = []
+        for index, each in enumerate(arguments):
+            results.append(self._jobs[name](*each))
+            on_result(index, results[-1])
+        return results
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -73,7 +85,9 @@ class Forked:
             self._links.append(here)
             self._processes.append(process)
 
-    def map(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def map(
+        self, name: str, arguments: Sequence[tuple[Any, ...]], on_result: Callable[[int, Any], None] = _ignore
+    ) -> list[Any]:
         """Run the jobs, each on the next free worker."""
         waiting = deque(enumerate(arguments))
         results: list[Any] = [None] * len(arguments)
@@ -88,6 +102,7 @@ class Forked:
                 good, value = self._receive(link)
                 if good:
                     results[index] = value
+                    on_result(index, value)
                 else:
                     failure = failure or value
                     waiting.clear()

@@ -1,0 +1,369 @@
+"""The durable account of a silo's records: one file, one writer, many readers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+
+from rpdp.budgets.validation import LARGEST_EPSILON
+from rpdp.errors import BudgetError, InputError
+from rpdp.ledger import points
+from rpdp.ledger.account import Account, AccountStatus, Charge
+from rpdp.ledger.actions import Action
+from rpdp.ledger.creation import create_files, new_records
+from rpdp.ledger.opened import OpenedLedger
+from rpdp.ledger.progress import silent
+from rpdp.ledger.roster import ABSENT, Roster
+from rpdp.ledger.runs import now
+from rpdp.ledger.standing import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from rpdp.budgets import BudgetTable, RecordBudgets
+    from rpdp.ledger.actions import ActionKind
+    from rpdp.ledger.chain import PublicHead
+    from rpdp.ledger.creation import Kind
+    from rpdp.ledger.progress import Progress
+    from rpdp.ledger.steward import StewardKey, StewardPublicKey
+    from rpdp.ledger.units import FloatArray
+    from rpdp.planning import SiloPlan
+
+    Budget = float | NDArray[np.float64] | None
+
+
+_FEW = 64
+"""So many records are looked up one by one."""
+
+
+class Ledger(OpenedLedger, Account):
+    """The `Account` that a hospital can answer for.
+
+    Guarantee: when `reserve`, `charge` or `store` returns, what it did is on the disk; when it raises, nothing was
+    done, or it is found done when the ledger is opened again. A round's coin is drawn once and committed with its
+    charge. The reservations of a record never add up to more than the budget that was in force when they were made.
+
+    Positions (`switched_off`) refer to the table last given to `create`, `left`, `reserve` or `resume`.
+
+    >>> import tempfile, rpdp
+    >>> path = tempfile.mkdtemp() + "/ledger.db"
+    >>> budgets = rpdp.BudgetTable(["a", "b"], [1.0, 5.0])
+    >>> with Ledger.create(path, budgets, kind="simulation", lifetime_delta=1e-3) as ledger:
+    ...     ledger.left(budgets, 1e-3).epsilon
+    array([1., 5.])
+    """
+
+    _standing: Standing | None = None
+
+    def _begin_writing(self) -> None:
+        self._fold()
+        self.inbox.clear(self._folder.booked)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        budgets: BudgetTable,
+        *,
+        kind: Kind,
+        lifetime_delta: float,
+        steward: StewardPublicKey | None = None,
+        progress: Progress = silent,
+    ) -> Self:
+        """Make a ledger and open it as its writer.
+
+        Args:
+            path: Where; nothing may be there.
+            budgets: The records and their lifetime budgets.
+            kind: "production" or "simulation", for ever.
+            lifetime_delta: δ for records without one of their own, over all runs.
+            steward: Whose signature can raise budgets; without it nobody can, ever.
+            progress: Told how far the work is.
+        """
+        create_files(Path(path), budgets, kind=kind, lifetime_delta=lifetime_delta, steward=steward, progress=progress)
+        ledger = cls(path, writable=True)
+        ledger.standing(budgets.ids)
+        return ledger
+
+    @classmethod
+    def open(cls, path: str | Path, *, acknowledged: PublicHead | None = None, vfs: str | None = None) -> Self:
+        """Open as the writer. Refused at once while another process is; refused if the file was rolled back.
+
+        Args:
+            path: The ledger.
+            acknowledged: The newest head that the server has; a ledger older than it is refused.
+            vfs: Another file layer of SQLite, for fault injection.
+        """
+        return cls(path, writable=True, acknowledged=acknowledged, vfs=vfs)
+
+    @classmethod
+    def read(cls, path: str | Path, *, key: str | Path | None = None) -> Self:
+        """Open for reading, also while another process writes. `key` says where the key is, for a copy elsewhere."""
+        return cls(path, writable=False, key=key)
+
+    def close(self) -> None:
+        """Clear the inbox of what is booked, give the file back."""
+        with self._turn:
+            try:
+                if self.is_writer:
+                    self.inbox.clear(self._folder.booked)
+            finally:
+                super().close()
+
+    # The account of a silo
+
+    def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
+        """What is left of the smaller of each record's budget in force here and its budget in the table."""
+        with self._turn:
+            if self.is_writer:
+                self._fold()
+            return self.standing(budgets.ids).left(budgets.per_record(lifetime_delta))
+
+    def reserve(
+        self, run: str, plan: SiloPlan, rounds_to_join: tuple[int, ...] | None, progress: Progress = silent
+    ) -> None:
+        """Book the whole plan, in one transaction.
+
+        Steward actions that arrive between `left` and here are booked after it: they hold from the first step on, and
+        admission does not depend on them.
+        """
+        with self._turn:
+            standing = self.standing(plan.ids)
+            with self._writing():
+                points.reached("reserve: begun")
+                self.runs.reserve(run, plan, rounds_to_join, standing, progress)
+            points.reached("reserve: committed")
+            standing.book(plan)
+            self._noted()
+            self.database.shorten_log()
+
+    def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+        """Charge a round, with its coin, in one transaction; asked again, the same answer."""
+        with self._turn:
+            answered = self.runs.answered(run, number)
+            if answered is not None:
+                return answered
+            pending = self.pending()
+            with self._writing():
+                points.reached("charge: begun")
+                self._folder.book(pending)
+                charge = self.runs.charge(run, number, coin)
+            points.reached("charge: committed")
+            self._folded(pending)
+            self._noted()
+            points.reached("charge: head noted")
+            return charge
+
+    def store(self, run: str, number: int, payload: bytes) -> None:
+        """Put a finished update into the outbox, in one transaction."""
+        with self._turn:
+            with self._writing():
+                points.reached("store: begun")
+                self.runs.store(run, number, payload)
+            points.reached("store: committed")
+            self._noted()
+
+    def stored(self, run: str, number: int) -> bytes | None:
+        """The update of a round, if it was finished."""
+        with self._turn:
+            return self.runs.stored(run, number)
+
+    def switched_off(self) -> NDArray[np.int64]:
+        """Positions of records that must not be drawn any more; hears of steward actions at once."""
+        if self._standing is None:
+            raise InputError("positions are those of a table: call left() with the silo's budgets first")
+        return self._standing.off(self.pending())
+
+    def status(self) -> AccountStatus:
+        """All runs."""
+        with self.reading():
+            return AccountStatus(self.is_simulation, len(self.records), self.runs.status())
+
+    def resume(self, run: str, ids: pa.ChunkedArray) -> SiloPlan:
+        """The silo plan that was reserved for a run, in the order of these ids, to go on with it after a restart."""
+        with self._turn:
+            return self.runs.plan(run, ids, self.standing(ids).places)
+
+    def standing(self, ids: pa.ChunkedArray) -> Standing:
+        """Where the records of a table stand; all of them must be known."""
+        if self.is_writer and self._standing is not None and self._standing.roster.is_of(ids):
+            return self._standing
+        roster = Roster(self.key.records(ids), ids)
+        with self.reading():
+            places = self.records.places(roster)
+            if int((places != ABSENT).sum()) != len(roster):
+                raise BudgetError(_unknown(ids, places, len(self.records)))
+            actions = self.booked_actions() if self.is_writer else self.actions()
+            self._standing = Standing(self.records, roster, places, actions)
+        return self._standing
+
+    # Server and stewards
+
+    def acknowledge(self, head: PublicHead) -> None:
+        """Keep a head that the server has acknowledged: from now on, an older ledger is refused."""
+        with self._turn:
+            self._require_writer()
+            self.chain.require(head, self.id)
+            self._noted(head)
+
+    def add(self, budgets: BudgetTable, progress: Progress = silent) -> int:
+        """Bring new records into the ledger; how many. None of them, nor their subjects, may be known already."""
+        with self._turn:
+            new = new_records(self.key, budgets, self.lifetime_delta, progress)
+            self._require_unknown(budgets, Roster(new.hashes), None if new.subjects is None else Roster(new.subjects))
+            with self._writing():
+                facts = self.records.write(self.chain.seq + 1, new, progress)
+                self.chain.append("add", {"at": now(), "records": facts})
+            self.records.reload()
+            if self._standing is not None:
+                self._standing.extend(len(budgets))
+            self._noted()
+            self.database.shorten_log()
+        return len(budgets)
+
+    def withdraw(self, records: Sequence[str] = (), *, subjects: Sequence[str] = (), reason: str = "") -> Action:
+        """Take records out for good: never drawn again from the next local step on, nothing refunded.
+
+        Works beside a run that holds the writer, as `lower_budgets` and `raise_budgets` do.
+        """
+        hashes = [self._known(records)] if records else []
+        hashes += [self._of_subject(subject) for subject in subjects]
+        if not hashes:
+            raise InputError("name at least one record or subject to withdraw")
+        together = np.unique(np.concatenate(hashes), axis=0)
+        unchanged = np.full(len(together), np.nan)
+        return self.submit(Action("withdraw", self.id, together, unchanged, unchanged, reason=reason))
+
+    def lower_budgets(
+        self, records: Sequence[str], epsilon: Budget = None, delta: Budget = None, *, reason: str = ""
+    ) -> Action:
+        """Lower budgets, each to the smaller of old and new. Below what is reserved: never drawn again."""
+        return self.submit(self._change("lower", records, epsilon, delta, reason))
+
+    def raise_budgets(
+        self,
+        records: Sequence[str],
+        epsilon: Budget = None,
+        delta: Budget = None,
+        *,
+        key: StewardKey,
+        reason: str = "",
+    ) -> Action:
+        """Raise budgets, each to the larger of old and new, with the steward's signature."""
+        return self.submit(self._change("raise", records, epsilon, delta, reason).signed(key))
+
+    def submit(self, action: Action) -> Action:
+        """Put a steward action into the inbox: durable and in force when this returns, booked by the writer."""
+        if action.ledger != self.id:
+            raise InputError(f"the action is for ledger {action.ledger[:12]}…, this is {self.id[:12]}…")
+        action.require_signature(self.steward)
+        self.inbox.submit(action)
+        return action
+
+    # Inside
+
+    def _require_unknown(self, budgets: BudgetTable, roster: Roster, people: Roster | None) -> None:
+        for chunk in self.records.chunks:
+            known = roster.find(self.records.hashes(chunk))
+            known = known[known != ABSENT]
+            if known.size:
+                raise BudgetError(
+                    f"record {budgets.ids[int(known[0])].as_py()!r} is in the ledger already; leave it out, its "
+                    "account stays. Its budget changes with `rpdp ledger lower` and `raise`"
+                )
+            held = self.records.subjects(chunk)
+            if people is not None and held is not None and (people.find(held) != ABSENT).any():
+                raise BudgetError(
+                    "a subject of these records has records in the ledger already, over which its budget is split; "
+                    "more records would stretch it. Lower the budgets of the old ones, and name a new subject"
+                )
+
+    def _known(self, records: Sequence[str]) -> NDArray[np.uint64]:
+        """The hashes of records, all of them in the ledger."""
+        if len(set(records)) != len(records):
+            raise InputError("a record is named twice")
+        hashes = self.key.records(pa.chunked_array([pa.array(list(records), pa.string())]))
+        with self.reading():
+            if len(records) > _FEW:
+                places = self.records.places(Roster(hashes))
+                unknown = np.setdiff1d(np.arange(len(records)), places)
+            else:
+                unknown = np.flatnonzero([self.records.find(one) is None for one in hashes])
+        if unknown.size:
+            raise InputError(
+                f"{unknown.size:,} of {len(records):,} records are not in the ledger, {records[unknown[0]]!r} first; "
+                "ids are compared exactly. Nothing was changed"
+            )
+        return hashes
+
+    def _of_subject(self, subject: str) -> NDArray[np.uint64]:
+        wanted = self.key.subjects(pa.chunked_array([pa.array([subject], pa.string())]))
+        with self.reading():
+            found = self.records.of_subject(wanted)
+        if not len(found):
+            raise InputError(f"no record of subject {subject!r} is in the ledger; nothing was changed")
+        return found
+
+    def _change(self, kind: ActionKind, records: Sequence[str], epsilon: Budget, delta: Budget, reason: str) -> Action:
+        if epsilon is None and delta is None:
+            raise InputError("give a new epsilon, a new delta, or both")
+        size = (len(records),)
+        given = [np.asarray(np.nan if value is None else value, dtype=np.float64) for value in (epsilon, delta)]
+        if any(value.shape not in ((), size) for value in given):
+            raise InputError(f"give one budget for all {len(records):,} records, or one for each")
+        new = [np.broadcast_to(value, size).copy() for value in given]
+        for name, values, most in (("epsilon", new[0], LARGEST_EPSILON), ("delta", new[1], 1.0)):
+            if not (np.isnan(values) | ((values >= 0.0) & (values <= most))).all():
+                raise InputError(f"{name} must lie between 0 and {most:g}")
+        hashes = self._known(records)
+        self._require_direction(kind, records, Roster(hashes), new[0], new[1])
+        return Action(kind, self.id, hashes, new[0], new[1], reason=reason)
+
+    def _require_direction(
+        self, kind: ActionKind, records: Sequence[str], roster: Roster, epsilon: FloatArray, delta: FloatArray
+    ) -> None:
+        """Refuse to lower a budget upwards, or to raise it downwards."""
+        with self.reading():
+            standing = Standing(self.records, roster, self.records.places(roster), self.actions())
+        sign = 1.0 if kind == "lower" else -1.0
+        for name, new, now_in_force in (("ε", epsilon, standing.epsilon), ("δ", delta, standing.delta)):
+            wrong = np.flatnonzero(sign * new > sign * now_in_force)
+            if wrong.size:
+                first = int(wrong[0])
+                other = {"lower": "raise", "raise": "lower"}[kind]
+                raise InputError(
+                    f"record {records[first]!r} has {name} = {now_in_force[first]:g}; {new[first]:g} would {other} it. "
+                    f"Nothing was changed; use `rpdp ledger {other}` for that"
+                )
+
+    def _fold(self) -> None:
+        """Book what lies in the inbox."""
+        pending = self.pending()
+        if pending:
+            with self._writing():
+                self._folder.book(pending)
+                points.reached("fold: booked")
+            self._folded(pending)
+            self._noted()
+
+    def _folded(self, actions: list[Action]) -> None:
+        """Actions are committed: they count from here on as booked."""
+        self._folder.done(actions)
+        if self._standing is not None and actions:
+            self._standing.apply(actions)
+
+
+def _unknown(ids: pa.ChunkedArray, places: NDArray[np.int32], records: int) -> str:
+    known = np.zeros(len(ids), dtype=bool)
+    known[places[places != ABSENT]] = True
+    missing = np.flatnonzero(~known)
+    first = ids[int(missing[0])].as_py()
+    return (
+        f"{missing.size:,} of {len(ids):,} records are not in the ledger of {records:,}, {first!r} first; add them "
+        "with `rpdp ledger add`"
+    )

@@ -1,0 +1,96 @@
+"""The tables of a ledger file, and how arrays are stored in them.
+
+`event` is the chain: the truth. Everything else is bulk that an event names by its hash (`segment`, `class`, `member`,
+`change`, `outbox`), or a sum that can be recomputed from it (`total`). Bulk rows are never changed; totals are
+rewritten by every reservation, whose event names the hash of all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.errors import PrivacyRefusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+FORMAT = 1
+APPLICATION_ID = 0x72706470
+"""'rpdp': what `file` and SQLite see in the header."""
+
+CHUNK = 65_536
+"""Records per row of bulk."""
+
+_PROBE = 8192
+"""Bytes tried before a whole array is compressed; hashes do not shrink."""
+
+TABLES = {
+    "event": (
+        "CREATE TABLE event(seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, "
+        "joined INTEGER NOT NULL, payload TEXT NOT NULL, head BLOB NOT NULL, public_count INTEGER, public_head BLOB) "
+        "STRICT"
+    ),
+    "segment": (
+        "CREATE TABLE segment(seq INTEGER NOT NULL, chunk INTEGER NOT NULL, count INTEGER NOT NULL, "
+        "first BLOB NOT NULL, hashes BLOB NOT NULL, epsilon BLOB NOT NULL, delta BLOB NOT NULL, subjects BLOB, "
+        "PRIMARY KEY(seq, chunk)) STRICT"
+    ),
+    "total": (
+        "CREATE TABLE total(segment INTEGER NOT NULL, chunk INTEGER NOT NULL, epsilon BLOB NOT NULL, "
+        "delta BLOB NOT NULL, PRIMARY KEY(segment, chunk)) STRICT"
+    ),
+    "class": (
+        "CREATE TABLE class(seq INTEGER PRIMARY KEY, q BLOB NOT NULL, cost BLOB NOT NULL, active BLOB NOT NULL) STRICT"
+    ),
+    "member": (
+        "CREATE TABLE member(seq INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, "
+        "classes BLOB NOT NULL, PRIMARY KEY(seq, segment, chunk)) STRICT"
+    ),
+    "change": "CREATE TABLE change(seq INTEGER PRIMARY KEY, action TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT",
+    "outbox": "CREATE TABLE outbox(seq INTEGER PRIMARY KEY, payload BLOB NOT NULL) STRICT",
+}
+INDEXES = {
+    "event_of_round": "CREATE UNIQUE INDEX event_of_round ON event(run, kind, round) WHERE run <> ''",
+    "event_of_kind": "CREATE INDEX event_of_kind ON event(kind, seq) WHERE run = '' OR kind = 'admit'",
+    "event_public": "CREATE UNIQUE INDEX event_public ON event(public_count) WHERE public_count IS NOT NULL",
+}
+STATEMENTS = (*TABLES.values(), *INDEXES.values())
+
+
+def pack(array: NDArray[np.generic]) -> bytes:
+    """An array as bytes: compressed where that helps."""
+    raw = np.ascontiguousarray(array).tobytes()
+    worthwhile = len(zlib.compress(raw[:_PROBE], 1)) < 0.9 * min(_PROBE, len(raw))
+    return b"z" + zlib.compress(raw, 1) if worthwhile else b"r" + raw
+
+
+def unpack(blob: bytes, dtype: np.dtype[np.generic] | str, count: int) -> NDArray[np.generic]:
+    """The array again; anything else than `count` numbers is a damaged ledger."""
+    kind = np.dtype(dtype)
+    try:
+        raw = (
+            zlib.decompress(memoryview(blob)[1:], bufsize=count * kind.itemsize + 64) if blob[:1] == b"z" else blob[1:]
+        )
+    except zlib.error as error:
+        raise PrivacyRefusal(f"the ledger is damaged: {error}; {DAMAGED}") from None
+    if blob[:1] not in (b"z", b"r") or len(raw) != count * kind.itemsize:
+        raise PrivacyRefusal(f"the ledger is damaged: {len(raw):,} bytes for {count:,} × {kind}; {DAMAGED}")
+    return np.frombuffer(raw, kind)
+
+
+DAMAGED = "nothing was done. Run `rpdp ledger verify` to see what changed, and go back to a copy that passes it"
+
+
+def digest_of(parts: Iterable[bytes]) -> str:
+    """SHA-256 over parts of any length, none of which can run into the next."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()

@@ -1,0 +1,132 @@
+"""Where each record of a silo's table stands: its budget in force, what is booked, whether it may be drawn.
+
+Kept in memory in the order of the table, so that the question before every local step ("who must not be drawn any
+more?") touches no database, and can be asked by a forked worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.budgets import RecordBudgets
+from rpdp.errors import PrivacyRefusal
+from rpdp.ledger.actions import apply_actions
+from rpdp.ledger.roster import ABSENT
+from rpdp.ledger.units import (
+    DELTA_SHIFT,
+    DELTA_TOLERANCE,
+    EPSILON_SHIFT,
+    fits_delta,
+    fits_epsilon,
+    left_of,
+    rounded_up,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rpdp.ledger.actions import Action
+    from rpdp.ledger.records import RecordStore
+    from rpdp.ledger.roster import Roster
+    from rpdp.ledger.units import FloatArray, UnitArray
+    from rpdp.planning import SiloPlan
+
+
+class Standing:
+    """The accounts of the records in a roster.
+
+    Args:
+        store: The ledger's records.
+        roster: Those of the silo's table.
+        places: For each record of the ledger its position in the roster, or −1.
+        actions: What stewards have changed so far.
+    """
+
+    def __init__(
+        self, store: RecordStore, roster: Roster, places: NDArray[np.int32], actions: Sequence[Action]
+    ) -> None:
+        self.roster = roster
+        self.places = places
+        self.epsilon, self.delta = store.gather(places, len(roster), store.budgets)
+        self.booked_epsilon, self.booked_delta = store.gather(places, len(roster), store.totals)
+        self.withdrawn = np.zeros(len(roster), dtype=bool)
+        self._off: NDArray[np.int64] | None = None
+        self.apply(actions)
+
+    def apply(self, actions: Sequence[Action]) -> None:
+        """Steward actions that were booked."""
+        apply_actions(actions, self.roster.find, self.epsilon, self.delta, self.withdrawn)
+        self._off = None
+
+    def extend(self, count: int) -> None:
+        """So many records were added to the ledger; none of them is in this roster."""
+        self.places = np.append(self.places, np.full(count, ABSENT, dtype=np.int32))
+
+    def left(self, allowed: RecordBudgets) -> RecordBudgets:
+        """What is left of the smaller of the budget in force and the one given now."""
+        assert allowed.delta is not None
+        epsilon = left_of(np.minimum(self.epsilon, allowed.epsilon), self.booked_epsilon, EPSILON_SHIFT)
+        delta = left_of(np.minimum(self.delta, allowed.delta), self.booked_delta, DELTA_SHIFT)
+        epsilon[self.withdrawn] = 0.0
+        delta[self.withdrawn] = 0.0
+        return RecordBudgets(epsilon, delta)
+
+    def require(self, plan: SiloPlan) -> None:
+        """Refuse a plan that does not fit into what is left of every budget in force."""
+        drawn = plan.q > 0.0
+        over = drawn & ~fits_epsilon(plan.cost, self.epsilon, self.booked_epsilon)
+        over |= drawn & ~fits_delta(plan.public.delta, self.delta, self.booked_delta)
+        over |= drawn & self.withdrawn
+        if over.any():
+            raise PrivacyRefusal(
+                f"{int(over.sum()):,} records would go over their budgets, or have withdrawn; nothing was reserved. "
+                "Make the plan from what is left (`left`), at once before reserving it"
+            )
+
+    def book(self, plan: SiloPlan) -> None:
+        """A plan was reserved."""
+        drawn = plan.q > 0.0
+        self.booked_epsilon += np.where(drawn, rounded_up(plan.cost, EPSILON_SHIFT), 0)
+        self.booked_delta += np.where(drawn, rounded_up(np.full(1, plan.public.delta), DELTA_SHIFT), 0)
+        self._off = None
+
+    def off(self, pending: Sequence[Action] = ()) -> NDArray[np.int64]:
+        """Positions of records that must not be drawn, with actions that are not booked yet."""
+        if self._off is None:
+            everything = slice(None)
+            self._off = np.flatnonzero(self._is_off(everything, self.epsilon, self.delta, self.withdrawn))
+        if not pending:
+            return self._off
+        found = np.unique(np.concatenate([self.roster.find(action.hashes) for action in pending]))
+        touched = found[found >= 0]
+        epsilon, delta, withdrawn = self.epsilon[touched], self.delta[touched], self.withdrawn[touched]
+
+        def find(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+            at = self.roster.find(hashes)
+            return np.where(at >= 0, np.searchsorted(touched, at), -1)
+
+        apply_actions(pending, find, epsilon, delta, withdrawn)
+        is_off = self._is_off(touched, epsilon, delta, withdrawn)
+        stay = np.setdiff1d(self._off, touched[~is_off], assume_unique=True)
+        return np.union1d(stay, touched[is_off])
+
+    def _is_off(
+        self,
+        rows: slice | NDArray[np.int64],
+        epsilon: FloatArray,
+        delta: FloatArray,
+        withdrawn: NDArray[np.bool_],
+    ) -> NDArray[np.bool_]:
+        return withdrawn | is_overbooked(epsilon, delta, self.booked_epsilon[rows], self.booked_delta[rows])
+
+
+def is_overbooked(
+    epsilon: FloatArray, delta: FloatArray, booked_epsilon: UnitArray, booked_delta: UnitArray
+) -> NDArray[np.bool_]:
+    """Whether more is booked than the budget in force, beyond the rounding of a booking that fitted it."""
+    most_delta = rounded_up(np.minimum(delta * (1.0 + 2.0 * DELTA_TOLERANCE), 1.0), DELTA_SHIFT) + 1
+    return (booked_epsilon > rounded_up(epsilon, EPSILON_SHIFT)) | (booked_delta > most_delta)

@@ -1,0 +1,156 @@
+"""Real runs on one machine: ledgers under the silos, secure randomness, and nothing charged twice after a crash."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from rpdp import BudgetTable
+from rpdp.errors import PrivacyRefusal
+from rpdp.experiments.models.losses import binary_loss
+from rpdp.federation import Policy, RoundLog, RunResult, Silo, run_production, simulate
+from rpdp.ledger import Ledger, MemoryAccount
+from tests.federation.world import evaluation, make_ids, make_model, make_public, make_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rpdp.planning import PublicPlan
+
+NAMES = ("north", "south")
+PUBLIC = make_public(6, 3, participation=0.6)
+POLICY = replace(Policy.of(PUBLIC), max_runs=3, max_participation=1.0, lifetime_delta=0.01)
+
+
+def budgets(name: str) -> BudgetTable:
+    return BudgetTable(make_ids(30, name), np.tile([0.5, 1.0, 4.0], 10))
+
+
+@contextmanager
+def silos(folder: Path) -> Iterator[list[Silo]]:
+    """Two silos on their ledgers, which are made at the first call and opened at later ones."""
+    with ExitStack() as stack:
+        made = []
+        for seed, name in enumerate(NAMES):
+            path = folder / f"{name}.db"
+            if path.exists():
+                ledger = Ledger.open(path)
+            else:
+                ledger = Ledger.create(path, budgets(name), kind="production", lifetime_delta=0.01)
+            account = stack.enter_context(ledger)
+            made.append(Silo(name, make_records(30, seed), budgets(name), policy=POLICY, account=account))
+        yield made
+
+
+def go(
+    made: Sequence[Silo], folder: Path, run: str = "first", public: PublicPlan = PUBLIC, **more: object
+) -> RunResult:
+    return run_production(
+        make_model(), binary_loss, made, public, run=run, checkpoint=folder / f"server-{run}",
+        evaluation=evaluation(NAMES), **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def booked(folder: Path) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """Announced and joined rounds by silo, after checking the whole ledger."""
+    found = {}
+    for name in NAMES:
+        with Ledger.read(folder / f"{name}.db") as ledger:
+            assert ledger.verify().is_good
+            found[name] = (ledger.status().runs[0].announced, ledger.status().runs[0].joined)
+    return found
+
+
+def test_a_real_run_is_no_simulation_and_is_booked(tmp_path: Path) -> None:
+    with silos(tmp_path) as made:
+        result = go(made, tmp_path)
+    assert not result.is_simulation
+    assert [view.overdrawn for view in result.silos.values()] == [0, 0]
+    for name, (announced, joined) in booked(tmp_path).items():
+        assert announced == 6
+        assert joined == result.silos[name].joined
+    with silos(tmp_path) as made:
+        for silo in made:
+            left = silo.account.left(silo.budgets, 0.01).epsilon
+            np.testing.assert_allclose(left, silo.budgets.epsilon - result.silos[silo.name].plan.cost, atol=1e-9)
+
+
+def test_two_real_runs_differ(tmp_path: Path) -> None:
+    """The control for a seed that crept in: nobody can repeat a real run."""
+    values = []
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with silos(folder) as made:
+            values.append(go(made, folder).values)
+    assert not torch.equal(values[0], values[1])
+
+
+class Stop(Exception):
+    """As if the process had died."""
+
+
+@pytest.mark.parametrize("after", [1, 3, 5])
+def test_an_interrupted_run_goes_on_and_charges_nothing_twice(tmp_path: Path, after: int) -> None:
+    def stop(log: RoundLog) -> None:
+        if log.round == after:
+            raise Stop
+
+    with silos(tmp_path) as made, pytest.raises(Stop):
+        go(made, tmp_path, on_round=stop)
+    before = booked(tmp_path)
+    assert all(announced == after for announced, _ in before.values())
+    with silos(tmp_path) as made:
+        result = go(made, tmp_path)
+    assert len(result.rounds) == 6
+    for name, (announced, joined) in booked(tmp_path).items():
+        assert announced == 6
+        assert joined[: len(before[name][1])] == before[name][1]
+
+
+def test_a_round_that_was_charged_and_not_finished_sits_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    public = make_public(2, 3, participations=2)  # both rounds are joined for certain
+    with silos(tmp_path) as made:
+        monkeypatch.setattr(made[1], "train", _die)
+        with pytest.raises(Stop):
+            go(made, tmp_path, public=public)
+    with silos(tmp_path) as made:
+        result = go(made, tmp_path, public=public)
+    assert [log.joined for log in result.rounds] == [("north",), ("north", "south")]
+    assert booked(tmp_path) == {"north": (2, (1, 2)), "south": (2, (1, 2))}  # the lost round counts as joined
+
+
+def _die(*_: object) -> None:
+    raise Stop
+
+
+def test_a_changed_plan_needs_a_new_name(tmp_path: Path) -> None:
+    with silos(tmp_path) as made:
+        go(made, tmp_path)
+        with pytest.raises(PrivacyRefusal, match="a changed plan is a new run"):
+            go(made, tmp_path, public=replace(PUBLIC, normaliser=PUBLIC.normaliser + 1.0))
+
+
+def test_a_second_run_is_planned_from_what_is_left(tmp_path: Path) -> None:
+    with silos(tmp_path) as made:
+        first = go(made, tmp_path)
+        second = go(made, tmp_path, run="second")
+    for name in NAMES:
+        total = first.silos[name].plan.cost + second.silos[name].plan.cost
+        assert (total <= budgets(name).epsilon + 1e-9).all()
+        assert second.silos[name].plan.q.sum() < 0.2 * first.silos[name].plan.q.sum()  # the first one took nearly all
+
+
+def test_seeds_and_ledgers_of_production_do_not_mix(tmp_path: Path) -> None:
+    with silos(tmp_path) as made, pytest.raises(PrivacyRefusal, match="seeded runs are simulations"):
+        simulate(make_model(), binary_loss, made, PUBLIC, seed=1)
+    with silos(tmp_path) as made:
+        made[0].account = MemoryAccount(30)
+        with pytest.raises(PrivacyRefusal, match="production ledger"):
+            go(made, tmp_path)

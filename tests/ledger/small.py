@@ -1,0 +1,97 @@
+"""A small ledger that tests put together: a few records, a plan with real prices, rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
+from rpdp.budgets import RecordBudgets
+from rpdp.ledger import Ledger, StewardPublicKey
+from rpdp.planning import assign_allowed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LIFETIME_DELTA = 1e-2
+DELTA = 1e-3
+
+
+def heads() -> bool:
+    return True
+
+
+def tails() -> bool:
+    return False
+
+
+def budgets(count: int = 8, epsilon: float = 2.0) -> BudgetTable:
+    """Records r0 … with ε and twice as much in turn."""
+    return BudgetTable([f"r{number}" for number in range(count)], epsilon * (1.0 + np.arange(count) % 2))
+
+
+def make(directory: Path, table: BudgetTable | None = None, *, steward: StewardPublicKey | None = None) -> Ledger:
+    return Ledger.create(
+        directory / "ledger.db",
+        budgets() if table is None else table,
+        kind="simulation",
+        lifetime_delta=LIFETIME_DELTA,
+        steward=steward,
+    )
+
+
+def public(rounds: int = 4, **changes: Any) -> PublicPlan:
+    """Rényi prices: the fastest."""
+    settings: dict[str, Any] = {"participation": 1.0}
+    schedule = {name: changes.pop(name) for name in ("participations", "max_participations") if name in changes}
+    if "participations" in schedule:
+        settings = {}
+    return PublicPlan(
+        Schedule(rounds, 3, **settings, **schedule),
+        **{
+            "noise_multiplier": 2.0,
+            "delta": DELTA,
+            "clip_norm": 1.0,
+            "normaliser": 10.0,
+            "weights": 1.0,
+            "accountant": "rdp",
+            **changes,
+        },
+    )
+
+
+def part(left: RecordBudgets, share: float) -> RecordBudgets:
+    return RecordBudgets(left.epsilon * share, left.delta)
+
+
+def plan(ledger: Ledger, table: BudgetTable, share: float = 0.25, **changes: Any) -> SiloPlan:
+    """A certified plan for a part of what is left."""
+    return assign_allowed(public(**changes), table.ids, part(ledger.left(table, LIFETIME_DELTA), share))
+
+
+def by_hand(public_plan: PublicPlan, ids: pa.ChunkedArray, cost: Any, q: Any = 0.5) -> SiloPlan:
+    """A plan that costs what it is told to."""
+    count = len(ids)
+    costs = np.broadcast_to(np.asarray(cost, dtype=np.float64), (count,)).copy()
+    chances = np.broadcast_to(np.asarray(q, dtype=np.float64), (count,)).copy()
+    return SiloPlan(
+        public=public_plan,
+        ids=ids,
+        budget=costs.copy(),
+        q=chances,
+        cost=costs,
+        active_rounds=np.full(count, public_plan.schedule.rounds, dtype=np.int32),
+        status=np.zeros(count, dtype=np.uint8),
+        estimator="by hand",
+        facts={},
+    )
+
+
+def admitted(directory: Path, table: BudgetTable | None = None, **changes: Any) -> Ledger:
+    """A ledger with one run, admitted and not begun."""
+    given = budgets() if table is None else table
+    ledger = make(directory, given)
+    ledger.reserve("run", plan(ledger, given, **changes), None)
+    return ledger

@@ -1,0 +1,149 @@
+"""The chain, its public part, and the refusal of a ledger that was rolled back."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rpdp import BudgetTable
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.ledger import Ledger, PublicHead
+from tests.ledger import small
+from tests.ledger.small import LIFETIME_DELTA, heads
+
+
+def files(directory: Path) -> Path:
+    return directory / "ledger.db"
+
+
+def test_private_events_leave_no_trace_in_the_public_head(tmp_path: Path) -> None:
+    """Two silos with the same public story, one with withdrawals, more records and lowered budgets."""
+    found = []
+    for name, private in (("quiet", False), ("busy", True)):
+        (tmp_path / name).mkdir()
+        table = small.budgets()
+        with small.make(tmp_path / name, table) as ledger:
+            if private:
+                ledger.withdraw(["r1"])
+                ledger.add(BudgetTable(["new"], [1.0]))
+            ledger.reserve("run", small.plan(ledger, table), None)
+            ledger.charge("run", 1, heads)
+            if private:
+                ledger.lower_budgets(["r3"], 0.1)
+            ledger.charge("run", 2, heads)
+            ledger.store("run", 2, b"update")
+            found.append(ledger.public_head())
+            assert ledger.chain.seq == (8 if private else 5)
+    assert found[0].count == found[1].count == 4
+    assert found[0].head == found[1].head
+
+
+def test_every_public_event_changes_the_head(tmp_path: Path) -> None:
+    with small.admitted(tmp_path) as ledger:
+        seen = [ledger.public_head()]
+        ledger.charge("run", 1, heads)
+        seen.append(ledger.public_head())
+        ledger.store("run", 1, b"update")
+        seen.append(ledger.public_head())
+    assert [head.count for head in seen] == [1, 2, 3]
+    assert len({head.head for head in seen}) == 3
+    assert PublicHead.from_json(seen[0].to_json()) == seen[0]
+    with pytest.raises(InputError, match="not the head of a ledger"):
+        PublicHead.from_json("{}")
+
+
+@pytest.mark.parametrize("after", ["charge", "store", "withdraw", "reserve"])
+def test_a_rolled_back_file_is_refused(tmp_path: Path, after: str) -> None:
+    """Any commit counts, also one that no server sees."""
+    table = small.budgets()
+    with small.admitted(tmp_path, table) as ledger:
+        ledger.charge("run", 1, heads)
+    shutil.copy(files(tmp_path), tmp_path / "backup")
+    with Ledger.open(files(tmp_path)) as ledger:
+        if after == "charge":
+            ledger.charge("run", 2, heads)
+        elif after == "store":
+            ledger.store("run", 1, b"update")
+        elif after == "withdraw":
+            ledger.withdraw(["r0"])
+            ledger.left(table, LIFETIME_DELTA)
+        else:
+            ledger.reserve("another", small.plan(ledger, table), None)
+    Ledger.open(files(tmp_path)).close()
+    shutil.copy(tmp_path / "backup", files(tmp_path))
+    with pytest.raises(PrivacyRefusal, match="rolled back: it ends with event 3, and had 4"):
+        Ledger.open(files(tmp_path))
+    with Ledger.read(files(tmp_path)) as reader:
+        assert {finding.check for finding in reader.verify().findings} == {"chain"}
+
+
+def test_a_forked_history_is_refused(tmp_path: Path) -> None:
+    small.admitted(tmp_path).close()
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    for place, coin in ((tmp_path, heads), (tmp_path / "copy", small.tails)):
+        with Ledger.open(files(place)) as ledger:
+            ledger.charge("run", 1, coin)
+    shutil.copy(files(tmp_path / "copy"), files(tmp_path))
+    with pytest.raises(PrivacyRefusal, match="history is another than the one noted at event 3"):
+        Ledger.open(files(tmp_path))
+
+
+def test_a_backup_of_the_whole_directory_is_refused_by_what_the_server_keeps(tmp_path: Path) -> None:
+    now, then = tmp_path / "now", tmp_path / "then"
+    now.mkdir()
+    with small.admitted(now) as ledger:
+        ledger.charge("run", 1, heads)
+        early = ledger.public_head()
+    shutil.copytree(now, then)
+    with Ledger.open(files(now)) as ledger:
+        ledger.charge("run", 2, heads)
+        kept_by_server = ledger.public_head()
+        ledger.charge("run", 3, heads)
+    Ledger.open(files(then), acknowledged=early).close()
+    with pytest.raises(PrivacyRefusal, match="it has 2 public events, 3 were acknowledged"):
+        Ledger.open(files(then), acknowledged=kept_by_server)
+    Ledger.open(files(now), acknowledged=kept_by_server).close()
+    with pytest.raises(PrivacyRefusal, match="history is another"):
+        Ledger.open(files(now), acknowledged=replace(kept_by_server, head="00" * 32))
+    with pytest.raises(PrivacyRefusal, match="use the right one"):
+        Ledger.open(files(now), acknowledged=replace(kept_by_server, ledger="another"))
+
+
+def test_an_acknowledged_head_is_kept(tmp_path: Path) -> None:
+    with small.admitted(tmp_path) as ledger:
+        ledger.charge("run", 1, heads)
+        ledger.acknowledge(ledger.public_head())
+        ledger.charge("run", 2, heads)
+    head_file = tmp_path / "ledger.db.head"
+    with Ledger.open(files(tmp_path)) as again:
+        assert again._newest is not None
+        kept = again._newest.acknowledged()
+        assert kept is not None
+        assert kept.count == 2
+    assert head_file.stat().st_size == 1024
+
+
+@pytest.mark.parametrize("torn", [0, 1])
+def test_a_torn_note_leaves_the_other_one(tmp_path: Path, torn: int) -> None:
+    with small.admitted(tmp_path) as ledger:
+        ledger.charge("run", 1, heads)
+        ledger.charge("run", 2, heads)
+    note = tmp_path / "ledger.db.head"
+    content = bytearray(note.read_bytes())
+    content[512 * torn + 40] ^= 1
+    note.write_bytes(content)
+    with Ledger.open(files(tmp_path)) as again:
+        assert again.chain.seq == 4
+
+
+def test_without_the_note_only_an_acknowledged_head_opens(tmp_path: Path) -> None:
+    with small.admitted(tmp_path) as ledger:
+        head = ledger.public_head()
+    (tmp_path / "ledger.db.head").unlink()
+    with pytest.raises(PrivacyRefusal, match="nobody can tell whether this ledger is the newest"):
+        Ledger.open(files(tmp_path))
+    Ledger.open(files(tmp_path), acknowledged=head).close()
+    Ledger.open(files(tmp_path)).close()

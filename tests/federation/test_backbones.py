@@ -161,10 +161,12 @@ def test_local_optimisers_start_anew_in_every_round(spy: Spy) -> None:
 
 def test_optimisers_have_the_settings_of_the_recipe() -> None:
     values = torch.nn.Parameter(torch.zeros(2))
-    sgd = make_optimiser(Recipe(learning_rate=0.3, momentum=0.5), values)
+    sgd = make_optimiser(Recipe(learning_rate=0.3, momentum=0.5), 1, values)
     assert isinstance(sgd, torch.optim.SGD)
     assert (sgd.param_groups[0]["lr"], sgd.param_groups[0]["momentum"]) == (0.3, 0.5)
-    adam = make_optimiser(Recipe(learning_rate=0.3, optimiser="adam"), values)
+    later = make_optimiser(Recipe(learning_rate=0.3, decay=0.5), 3, values)
+    assert later.param_groups[0]["lr"] == pytest.approx(0.075)
+    adam = make_optimiser(Recipe(learning_rate=0.3, optimiser="adam"), 1, values)
     assert isinstance(adam, torch.optim.Adam)
     assert adam.param_groups[0]["lr"] == 0.3
 
@@ -185,6 +187,7 @@ def test_optimisers_have_the_settings_of_the_recipe() -> None:
         (make_recipe("fedadam", adaptivity=-1.0), "adaptivity=-1.0 must not be negative"),
         (replace(make_recipe("scaffold"), optimiser="adam"), "scaffold needs local SGD without momentum"),
         (replace(make_recipe("scaffold"), momentum=0.9), "scaffold needs local SGD without momentum"),
+        (replace(make_recipe("scaffold"), decay=0.9), "scaffold needs local SGD without momentum and decay"),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from rpdp.errors import PrivacyRefusal
 from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Policy, RoundLog, RunResult, Silo, run_production, simulate
 from rpdp.ledger import Ledger, MemoryAccount
+from rpdp.ledger.heads import read_heads
 from tests.federation.world import evaluation, make_ids, make_model, make_public, make_records
 
 if TYPE_CHECKING:
@@ -154,3 +156,37 @@ def test_seeds_and_ledgers_of_production_do_not_mix(tmp_path: Path) -> None:
         made[0].account = MemoryAccount(30)
         with pytest.raises(PrivacyRefusal, match="production ledger"):
             go(made, tmp_path)
+
+
+def test_a_ledger_put_back_from_a_backup_is_refused_by_the_servers_heads(tmp_path: Path) -> None:
+    """The whole directory of the silo is restored, with everything that lies beside the ledger."""
+    home, backup = tmp_path / "silos", tmp_path / "backup"
+    home.mkdir()
+
+    def stop(log: RoundLog) -> None:
+        if log.round == 2:
+            raise Stop
+
+    with silos(home):
+        pass
+    shutil.copytree(home, backup)
+    with silos(home) as made, pytest.raises(Stop):
+        go(made, tmp_path, on_round=stop)
+    kept = read_heads(tmp_path / "server-first" / "heads.json")
+    assert sorted(kept) == list(NAMES)
+    shutil.rmtree(home)
+    shutil.copytree(backup, home)
+    with silos(home) as made, pytest.raises(PrivacyRefusal, match="silo north: this ledger is older than its acknow"):
+        go(made, tmp_path)
+    assert all(not Ledger.read(home / f"{name}.db").status().runs for name in NAMES)  # nobody was asked anything
+
+
+def test_a_silo_cannot_come_back_with_a_new_ledger(tmp_path: Path) -> None:
+    home = tmp_path / "silos"
+    home.mkdir()
+    with silos(home) as made:
+        go(made, tmp_path)
+    shutil.rmtree(home)
+    home.mkdir()
+    with silos(home) as made, pytest.raises(PrivacyRefusal, match="the acknowledged head is of ledger"):
+        go(made, tmp_path)

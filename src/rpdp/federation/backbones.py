@@ -175,7 +175,9 @@ def make_backbone(recipe: Recipe, silos: list[str], local_steps: int) -> Backbon
         require_choice(f"setting of {recipe.backbone}", name, known)
     made = chosen(**recipe.backbone_settings)
     if isinstance(made, Scaffold):
-        if recipe.optimiser != "sgd" or recipe.momentum:
-            raise InputError("backbone scaffold needs local SGD without momentum: its control variates assume it")
+        if recipe.optimiser != "sgd" or recipe.momentum or recipe.decay != 1.0:
+            raise InputError(
+                "backbone scaffold needs local SGD without momentum and decay: its control variates assume it"
+            )
         made.prepare(silos, local_steps, recipe.learning_rate)
     return made

@@ -48,7 +48,7 @@ class LocalTraining:
         public, model = self._plan.public, self._kernel.model
         start = announcement.values.to(model.device)
         model.values.data.copy_(start)
-        optimiser = make_optimiser(public.recipe, model.values)
+        optimiser = make_optimiser(public.recipe, announcement.round, model.values)
         settings = StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)
         sampler = PoissonSampler(np.where(self._plan.active_rounds >= announcement.round, self._plan.q, 0.0))
         draws = np.zeros(len(self._plan), dtype=np.int64)
@@ -80,8 +80,8 @@ class LocalTraining:
             values.grad.add_(announcement.correction.to(values.device))
 
 
-def make_optimiser(recipe: Recipe, values: Tensor) -> torch.optim.Optimizer:
-    """The local optimiser of a recipe, at its start."""
+def make_optimiser(recipe: Recipe, number: int, values: Tensor) -> torch.optim.Optimizer:
+    """The local optimiser of a round, at its start."""
     if recipe.optimiser == "adam":
-        return torch.optim.Adam([values], lr=recipe.learning_rate)
-    return torch.optim.SGD([values], lr=recipe.learning_rate, momentum=recipe.momentum)
+        return torch.optim.Adam([values], lr=recipe.rate(number))
+    return torch.optim.SGD([values], lr=recipe.rate(number), momentum=recipe.momentum)

@@ -46,7 +46,10 @@ def require_distinct(silos: Sequence[Silo]) -> None:
 
 
 class LocalRun:
-    """A run whose server and silos live in this process; the silos have admitted it."""
+    """A run whose server and silos live in this process; the silos have admitted it.
+
+    `keep` is called after every round before its checkpoint: what it keeps is never older than the model.
+    """
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class LocalRun:
         evaluation: Evaluation | None,
         method: str,
         checkpoint: Path | None,
+        keep: Callable[[], None] | None = None,
     ) -> None:
         self._name = run
         self._seed = seed
@@ -66,6 +70,7 @@ class LocalRun:
         self._silos = {silo.name: silo for silo in sorted(silos, key=lambda silo: silo.name)}
         self._evaluation = evaluation
         self._checkpoint = checkpoint
+        self._keep = keep
         self._model = FlatModel(copy.deepcopy(model))
         self._server = Server(run, public, self._model.values.data, list(self._silos))
         self._draws = {name: np.zeros(len(silo.records), dtype=np.int64) for name, silo in self._silos.items()}
@@ -89,6 +94,8 @@ class LocalRun:
             while not self._server.is_done:
                 log = self._round(pool)
                 self._rounds.append(log)
+                if self._keep is not None:
+                    self._keep()
                 self._save()
                 if on_round is not None:
                     on_round(log)

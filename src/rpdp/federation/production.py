@@ -6,11 +6,14 @@ organisations each silo runs where its data are. The accounting is the same.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
 from rpdp.federation.local_run import LocalRun, require_distinct
 from rpdp.federation.workers import one_thread
+from rpdp.ledger.heads import NAME as HEADS
+from rpdp.ledger.heads import keep_heads, require_heads
 from rpdp.sampling import Secure
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from rpdp.federation.evaluation import Evaluation
     from rpdp.federation.result import RoundLog, RunResult
     from rpdp.federation.silo import Silo
+    from rpdp.ledger import Ledger
     from rpdp.planning import PublicPlan
     from rpdp.training import PerRecordLoss
 
@@ -36,6 +40,7 @@ def run_production(
     evaluation: Evaluation | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
     checkpoint: Path,
+    heads: Path | None = None,
 ) -> RunResult:
     """Run the federation here, for real: what it promises is kept by the silos' ledgers.
 
@@ -52,11 +57,24 @@ def run_production(
         evaluation: Test records that are public; without it no accuracy is measured.
         on_round: Called after every round, for progress.
         checkpoint: A directory for the server's state, kept after every round.
+        heads: Where the server keeps the newest public head of every ledger, over all runs; by default a file in
+            `checkpoint`. A ledger older than its head is refused before anything is asked of any silo.
     """
     require_distinct(silos)
     if not run:
         raise InputError("run='' must be a name: the ledgers know the run by it")
+    known = checkpoint / HEADS if heads is None else heads
+    ledgers = _ledgers(silos)
+    require_heads(known, ledgers)
     with one_thread():
         for silo in silos:
             silo.admit(run, public, model, loss, Secure())
-        return LocalRun(run, model, silos, public, None, evaluation, "rpdp", checkpoint).go(1, on_round)
+        keep = partial(keep_heads, known, ledgers)
+        return LocalRun(run, model, silos, public, None, evaluation, "rpdp", checkpoint, keep).go(1, on_round)
+
+
+def _ledgers(silos: Sequence[Silo]) -> dict[str, Ledger]:
+    """The durable accounts; a silo with any other is refused at admission."""
+    from rpdp.ledger import Ledger  # needs apsw, which simulations do without
+
+    return {silo.name: silo.account for silo in silos if isinstance(silo.account, Ledger)}

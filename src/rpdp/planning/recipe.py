@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from rpdp.checks import require_choice, require_count, require_number, require_positive
+from rpdp.checks import require_choice, require_count, require_fraction, require_number, require_positive
 from rpdp.errors import InputError
 
 OPTIMISERS = ("sgd", "adam")
@@ -24,6 +24,7 @@ class Recipe:
 
     Args:
         learning_rate: Of the local optimiser.
+        decay: Factor on the learning rate from round to round; 1 keeps it.
         optimiser: "sgd" or "adam"; it starts anew in every round, so silos keep nothing between rounds.
         momentum: Of local SGD.
         micro_batch: A larger draw is processed in pieces of this size; fixed, so that runs repeat bit for bit.
@@ -34,6 +35,7 @@ class Recipe:
     """
 
     learning_rate: float = 0.1
+    decay: float = 1.0
     optimiser: str = "sgd"
     momentum: float = 0.0
     micro_batch: int = 1024
@@ -44,6 +46,7 @@ class Recipe:
     def __post_init__(self) -> None:
         keep = object.__setattr__
         keep(self, "learning_rate", require_positive("learning_rate", self.learning_rate))
+        keep(self, "decay", require_fraction("decay", self.decay))
         require_choice("optimiser", self.optimiser, OPTIMISERS)
         require_choice("backbone", self.backbone, BACKBONES)
         momentum = require_number("momentum", self.momentum)
@@ -58,6 +61,10 @@ class Recipe:
             raise InputError(f"backbone_settings={self.backbone_settings!r} must be numbers by name")
         numbers = {key: require_number(key, value) for key, value in sorted(self.backbone_settings.items())}
         keep(self, "backbone_settings", MappingProxyType(numbers))
+
+    def rate(self, number: int) -> float:
+        """The local learning rate of a round, counted from 1."""
+        return self.learning_rate * self.decay ** (number - 1)
 
     def settings(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -342,7 +342,7 @@ def die() -> None:
 
 
 def fail() -> None:
-    raise ZeroDivisionError("no such thing")
+    raise MemoryError("no such thing")
 
 
 def refuse() -> None:
@@ -353,7 +353,7 @@ def refuse() -> None:
     ("act", "kind", "words"),
     [
         (die, WorkerError, "a worker process died"),
-        (fail, WorkerError, "ZeroDivisionError: no such thing"),
+        (fail, WorkerError, "MemoryError: no such thing"),
         (refuse, PrivacyRefusal, "not this one"),
     ],
     ids=["dies", "fails", "refuses"],

@@ -20,6 +20,7 @@ from rpdp.runs.sections import (
     METHOD_NAMES,
     BudgetSection,
     MethodSection,
+    PolicySection,
     PrivacySection,
     RunSection,
     ScheduleSection,
@@ -38,8 +39,9 @@ SECTIONS: dict[str, type[Any]] = {
     "methods.minimum": MethodSection,
     "run": RunSection,
     "tuning": TuningSection,
+    "policy": PolicySection,
 }
-KEYS = [f"{section}.{one.name}" for section, kind in SECTIONS.items() for one in fields(kind)]
+KEYS = [f"{section}.{one.name}" for section, kind in SECTIONS.items() for one in fields(kind) if one.init]
 
 
 def refusal(directory: Path, *changes: Change) -> str:

@@ -29,6 +29,10 @@ def data(seed=0):
     return {name: _silo(name, 10 * seed + place) for place, name in enumerate("abc")}
 
 
+def two():
+    return {name: held for name, held in data().items() if name != "c"}
+
+
 def with_nan():
     silos = data()
     silos["b"][0].inputs[0][3, 1] = float("nan")

@@ -82,6 +82,10 @@ def _seeds(spec: RunFile, count: int | None, first: int | None) -> tuple[int, ..
     if count is None:
         if first is not None:
             raise InputError("--first-seed only goes with --seeds")
+        if spec.run.is_production:
+            raise InputError(
+                f"{spec.path} has no seeds, so it describes a real run; a comparison simulates: give --seeds"
+            )
         return tuple(spec.run.seeds)
     require_count("--seeds", count, most=10_000)
     start = require_count("--first-seed", 1 if first is None else first, least=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,30 +23,38 @@ def train(
     seed: options.Seed = None,
     method: options.Method = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Directory; else METHOD-SEED below the run file's output.")
+        Path | None,
+        typer.Option("--out", "-o", help="Directory; else METHOD-SEED, or the run's id, below the run file's output."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run, to the same model.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Remove what an earlier run left in the directory.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Stop before anything is reserved if a record has less left than its budget."),
+    ] = False,
     workers: options.Workers = None,
     as_json: options.Json = False,
 ) -> None:
     """Train as a run file says: progress, log, model, report; Ctrl-C leaves a run that --resume continues.
 
-    FILE is a run file (TOML). Seeded, so a simulation: it shows what a real run would do, and protects nobody.
+    FILE is a run file (TOML). With seeds it is a simulation: it shows what a real run would do, and protects nobody.
+    Without seeds it is a real run, and needs a production ledger for every silo (rpdp ledger create).
 
     Example: `rpdp train examples/breast_cancer.toml --seed 7`
     """
     from rpdp.runs.runfile import RunFile
 
     spec = RunFile.read(file)
-    chosen, number = options.method_of(method, spec), options.seed_of(seed, spec)
+    is_real = seed is None and spec.run.is_production
+    chosen, number = options.method_of(method, spec), None if is_real else options.seed_of(seed, spec)
     limit = options.workers_of(workers, spec)
-    directory = out or spec.output / f"{chosen}-{number}"
+    directory = out or spec.output / (spec.run.id or "real" if is_real else f"{chosen}-{number}")
+    how = _How(limit, resume=resume, force=force, strict=strict, quiet=as_json)
     try:
-        trained = _run(spec, chosen, number, directory, limit, resume=resume, force=force, quiet=as_json)
+        trained = _run(spec, chosen, number, directory, how)
     except KeyboardInterrupt:
         again = ["rpdp", "train", str(file), *_options(seed, method, out), "--resume"]
-        _tell_interrupted(directory, shlex.join(again), as_json=as_json)
+        _tell_interrupted(directory, shlex.join(again), is_real=is_real, as_json=as_json)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json(_facts(trained))
@@ -53,29 +62,33 @@ def train(
         _show(trained)
 
 
-def _run(
-    spec: RunFile,
-    method: str,
-    seed: int,
-    directory: Path,
-    workers: int | None,
-    *,
-    resume: bool,
-    force: bool,
-    quiet: bool,
-) -> Trained:
+@dataclass(frozen=True)
+class _How:
+    """The options that say how to run."""
+
+    workers: int | None
+    _: KW_ONLY
+    resume: bool
+    force: bool
+    strict: bool
+    quiet: bool
+
+
+def _run(spec: RunFile, method: str, seed: int | None, directory: Path, how: _How) -> Trained:
     from rpdp.runs.training import train
 
     rounds = spec.public_schedule.rounds
-    with RoundProgress(f"{method}, seed {seed}", rounds, quiet=quiet) as progress:
+    title = f"run {spec.run.id}" if seed is None else f"{method}, seed {seed}"
+    with RoundProgress(title, rounds, quiet=how.quiet) as progress:
         return train(
             spec,
             spec.settings(method),
             seed,
             directory,
-            resume=resume,
-            force=force,
-            workers=workers,
+            resume=how.resume,
+            force=how.force,
+            strict=how.strict,
+            workers=how.workers,
             on_begin=progress.begin,
             on_round=progress,
             on_remark=progress.remark,
@@ -87,10 +100,13 @@ def _options(seed: int | None, method: str | None, out: Path | None) -> list[str
     return [part for name, value in given.items() if value is not None for part in (name, str(value))]
 
 
-def _tell_interrupted(directory: Path, again: str, *, as_json: bool) -> None:
+def _tell_interrupted(directory: Path, again: str, *, is_real: bool, as_json: bool) -> None:
     from rpdp.runs.training import can_resume
 
-    if can_resume(directory):
+    if is_real:
+        told = "What was reserved and charged stays so in the ledgers; the round in progress may sit out. Go on with:"
+        tell_interrupted(told, again, as_json=as_json)
+    elif can_resume(directory):
         told = f"Every finished round is kept in {directory}. Go on to exactly the same model with:"
         tell_interrupted(told, again, as_json=as_json)
     else:
@@ -113,7 +129,10 @@ def _files(directory: Path) -> dict[str, str]:
 def _facts(trained: Trained) -> dict[str, Any]:
     from rpdp.runs.store import summary
 
-    return {**summary(trained.result), "was_finished": trained.was_finished, "files": _files(trained.directory)}
+    told = {**summary(trained.result), "was_finished": trained.was_finished, "files": _files(trained.directory)}
+    if not trained.result.is_simulation:
+        told["standings"] = [asdict(one) for one in trained.standings]
+    return told
 
 
 def _show(trained: Trained) -> None:
@@ -126,7 +145,8 @@ def _show(trained: Trained) -> None:
         [name, f"{joined[name]} of {len(result.rounds)}", _share(None if score is None else score.by_silo.get(name))]
         for name in sorted(joined)
     ]
-    print_table(f"{result.method}, seed {result.seed}", ["silo", "rounds joined", "test accuracy"], rows)
+    title = f"{result.method}, seed {result.seed}" if result.is_simulation else f"{result.method}, run {result.run}"
+    print_table(title, ["silo", "rounds joined", "test accuracy"], rows)
     if score is not None:
         say(f"test accuracy {score.accuracy:.4f} over all records, {score.mean_over_silos:.4f} as a mean over silos")
     over = sum(view.overdrawn for view in result.silos.values())
@@ -134,7 +154,10 @@ def _show(trained: Trained) -> None:
     say(f"{over:,} of {records:,} records over budget · δ = {result.public.delta:g} · {result.seconds:.1f} s")
     for note in result.public.notes:
         say(f"note: {note}")
-    say("A simulation: seeded, nobody is protected.", style="yellow")
+    if result.is_simulation:
+        say("A simulation: seeded, nobody is protected.", style="yellow")
+    else:
+        say("A real run: secure randomness, booked in the ledger of every silo (rpdp ledger show).")
     for name, path in _files(trained.directory).items():
         say_line(f"{name.replace('_', ' ')}: {path}{' (sensitive: stays with the silos)' if name == 'silos' else ''}")
 

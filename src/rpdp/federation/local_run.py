@@ -120,6 +120,8 @@ class LocalRun:
         begun = {name: silo.begin(announcements[name]) for name, silo in self._silos.items()}
         updates = [done for done in begun.values() if isinstance(done, Update)]  # finished before an interruption
         joining = [name for name, answer in begun.items() if answer is True]
+        for name in joining:
+            self._silos[name].claim(announcements[name])
         withdrawn = {name: self._silos[name].account.switched_off() for name in joining}
         jobs = [(name, withdrawn[name], *_packed(announcements[name])) for name in joining]
 
@@ -200,7 +202,7 @@ class LocalRun:
         correction: NDArray[np.float32],
     ) -> tuple[bytes, NDArray[np.int64]]:
         told = Announcement(run, plan, number, _tensor(values), None if correction is None else _tensor(correction))
-        trained = self._silos[name].train(told, withdrawn)
+        trained = self._silos[name].compute(told, withdrawn)
         return trained.update.to_bytes(), trained.draws
 
     def _hits(self, name: str, values: NDArray[np.float32]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,14 @@ class Announcement:
     round: int
     values: Tensor
     correction: Tensor | None = None
+
+    def digest(self) -> str:
+        """A hash of everything in it."""
+        digest = hashlib.sha256(f"{self.run}\n{self.plan}\n{self.round}\n{self.correction is None}\n".encode())
+        for tensor in (self.values, self.correction):
+            if tensor is not None:
+                digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)

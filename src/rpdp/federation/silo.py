@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     """From the public plan, record ids and what each record has left to the silo plan."""
 
 
+_SAME_PRICE = 5e-3
+"""Prices of one q, computed alone and among thousands (rounded up to a lattice), differ by less."""
+
+
 @dataclass(frozen=True)
 class Trained:
     """The outcome of a joined round: what may leave the silo, and what must not.
@@ -63,6 +67,11 @@ class _Run:
         self.kernel = kernel
         self.randomness = randomness
         self.accountant = BudgetAccountant(plan)
+        self.open: dict[int, str] = {}
+        """Rounds charged and joined in this process and not trained yet, with the model they were announced with."""
+
+        self.training: set[int] = set()
+        """Rounds that somebody was sent to train."""
 
 
 class Silo:
@@ -157,6 +166,7 @@ class Silo:
         else:
             left = self.account.left(self.budgets, self.policy.lifetime_delta)
             plan = self._planner(public, self.budgets.ids, left)
+            self._require_honest(plan, public)
             self.account.reserve(run, plan, _rounds_to_join(public, randomness.child("rounds to join")))
         self._run = _Run(run, plan, kernel, randomness)
         if run in before and before[run].announced:
@@ -185,12 +195,31 @@ class Silo:
         charge = self.account.charge(run.name, number, lambda: coin.coin(probability or 0.0))
         if charge.is_new:
             run.accountant.charge(number)
+            if charge.joined:
+                run.open[number] = announcement.digest()
             return charge.joined
         payload = self.account.stored(run.name, number)
         return False if payload is None else Update.from_bytes(self.name, payload)
 
     def train(self, announcement: Announcement, withdrawn: Sequence[int] | NDArray[np.int64] = ()) -> Trained:
-        """The noisy local steps of a round that `begin` said to train; changes no account.
+        """The noisy local steps of a round that `begin` said to train: once, on the model of its announcement."""
+        self.claim(announcement)
+        return self.compute(announcement, withdrawn)
+
+    def claim(self, announcement: Announcement) -> None:
+        """Take the right to train a round that `begin` opened; there is one, and only for the announced model."""
+        run = self._admitted()
+        self._require_planned(run, announcement)
+        if run.open.get(announcement.round) != announcement.digest():
+            raise PrivacyRefusal(
+                f"silo {self.name}: round {announcement.round} is not waiting to be trained on this model: it was not "
+                "charged and joined here, or was trained already; nothing was released"
+            )
+        del run.open[announcement.round]
+        run.training.add(announcement.round)
+
+    def compute(self, announcement: Announcement, withdrawn: Sequence[int] | NDArray[np.int64] = ()) -> Trained:
+        """The work of a claimed round, which may be done in a forked worker; changes no account.
 
         `withdrawn` are records not to draw, beside those the account knows of: in a forked worker it knows no news.
         """
@@ -202,10 +231,32 @@ class Silo:
         return Trained(Update(self.name, announcement.round, change), draws)
 
     def finish(self, trained: Trained) -> Update:
-        """Store a finished update; from here on it may be sent."""
-        update = trained.update
+        """Store the update of a claimed round; from here on it may be sent."""
+        run, update = self._admitted(), trained.update
+        if update.silo != self.name or update.round not in run.training:
+            raise PrivacyRefusal(
+                f"silo {self.name}: an update of silo {update.silo} for round {update.round} is not one that this silo "
+                "was training; nothing was released"
+            )
+        self._require_fitting("an update", update.change, run.kernel.model.values)
+        run.training.discard(update.round)
         self.account.store(self._admitted().name, update.round, update.to_bytes())
         return update
+
+    def _require_honest(self, plan: SiloPlan, public: PublicPlan) -> None:
+        """Refuse what a planner made if it is for other settings or records, or promises a lower cost than is true.
+
+        In simulations a method may promise less than it costs: comparing that is what they are for.
+        """
+        if plan.public.fingerprint != public.fingerprint or not plan.ids.equals(self.budgets.ids):
+            raise PrivacyRefusal(f"silo {self.name}: the planner made a plan for other settings or other records")
+        if self.account.is_simulation:
+            return
+        for rounds in np.unique(plan.active_rounds[plan.q > 0.0]):
+            rows = (plan.active_rounds == rounds) & (plan.q > 0.0)
+            price = public.curve.after(int(rounds)).epsilon(plan.q[rows])
+            if (plan.cost[rows] < price * (1.0 - _SAME_PRICE)).any():
+                raise PrivacyRefusal(f"silo {self.name}: the planner states lower costs than its probabilities have")
 
     def _resumed(self, run: str, public: PublicPlan) -> SiloPlan:
         """The plan that this run was admitted with, if it is the same run."""

@@ -48,7 +48,7 @@ class Ledger(OpenedLedger, Account):
     done, or it is found done when the ledger is opened again. A round's coin is drawn once and committed with its
     charge. The reservations of a record never add up to more than the budget that was in force when they were made.
 
-    Positions (`switched_off`) refer to the table last given to `create`, `left`, `reserve` or `resume`.
+    Positions (`switched_off`) are those of the run last reserved or resumed; before any, of the table last looked at.
 
     >>> import tempfile, rpdp
     >>> path = tempfile.mkdtemp() + "/ledger.db"
@@ -59,6 +59,8 @@ class Ledger(OpenedLedger, Account):
     """
 
     _standing: Standing | None = None
+    _is_bound = False
+    """Whether `_standing` is that of a run, which no look at another table may replace."""
 
     def _begin_writing(self) -> None:
         self._fold()
@@ -133,7 +135,7 @@ class Ledger(OpenedLedger, Account):
         admission does not depend on them.
         """
         with self._turn:
-            standing = self.standing(plan.ids)
+            standing = self._bound(plan.ids)
             with self._writing():
                 points.reached("reserve: begun")
                 self.runs.reserve(run, plan, rounds_to_join, standing, progress)
@@ -187,7 +189,14 @@ class Ledger(OpenedLedger, Account):
     def resume(self, run: str, ids: pa.ChunkedArray) -> SiloPlan:
         """The silo plan that was reserved for a run, in the order of these ids, to go on with it after a restart."""
         with self._turn:
-            return self.runs.plan(run, ids, self.standing(ids).places)
+            return self.runs.plan(run, ids, self._bound(ids).places)
+
+    def _bound(self, ids: pa.ChunkedArray) -> Standing:
+        """The standing of the records of a run, which positions refer to from now on."""
+        self._is_bound = False
+        standing = self.standing(ids)
+        self._is_bound = self.is_writer
+        return standing
 
     def standing(self, ids: pa.ChunkedArray) -> Standing:
         """Where the records of a table stand; all of them must be known."""
@@ -199,8 +208,10 @@ class Ledger(OpenedLedger, Account):
             if int((places != ABSENT).sum()) != len(roster):
                 raise BudgetError(_unknown(ids, places, len(self.records)))
             actions = self.booked_actions() if self.is_writer else self.actions()
-            self._standing = Standing(self.records, roster, places, actions)
-        return self._standing
+            made = Standing(self.records, roster, places, actions)
+        if not self._is_bound:
+            self._standing = made
+        return made
 
     # Server and stewards
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from rpdp.planning import PublicPlan, SiloPlan, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -79,6 +80,10 @@ class ReservedPlan(SiloPlan):
     def fingerprint(self) -> str:
         """Of the plan that was admitted."""
         return self.admitted_as
+
+    def write(self, path: str | Path) -> None:
+        """As a plan of its own: a file goes by the fingerprint of what is in it."""
+        SiloPlan(**{one.name: getattr(self, one.name) for one in fields(SiloPlan)}).write(path)
 
 
 @dataclass

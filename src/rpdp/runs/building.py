@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
     from rpdp.federation import Silo
     from rpdp.federation.silo import Planner
+    from rpdp.ledger import Ledger
     from rpdp.planning import SiloPlan
     from rpdp.runs.runfile import MethodSettings, RunFile
 
@@ -45,7 +46,7 @@ class Built:
     Attributes:
         spec: The run file.
         settings: Of the method.
-        seed: Of the simulation.
+        seed: Of the simulation; None for a real run.
         source: Data, loss and measure.
         model: Where training starts.
         silos: Ready to admit the plan.
@@ -56,7 +57,7 @@ class Built:
 
     spec: RunFile
     settings: MethodSettings
-    seed: int
+    seed: int | None
     source: Source
     model: nn.Module
     silos: list[Silo]
@@ -65,25 +66,34 @@ class Built:
     evaluation: Evaluation | None
 
 
-def build(spec: RunFile, settings: MethodSettings, seed: int) -> Built:
-    """Put a federation together, and refuse what cannot run."""
-    source = load_source(spec, seed)
-    budgets = load_budgets(spec, source.silos, seed)
-    model = make_model(spec, seed)
-    base = _base_plan(spec, settings, source, model)
+def build(
+    spec: RunFile, settings: MethodSettings, seed: int | None, ledgers: Mapping[str, Ledger] | None = None
+) -> Built:
+    """Put a federation together, and refuse what cannot run.
+
+    With ledgers it is a real run: no seed, no measure on the silos' own test records, and nothing that is refused here
+    depends on an account.
+    """
+    start = 0 if seed is None else seed
+    source = load_source(spec, start)
+    budgets = load_budgets(spec, source.silos, start)
+    model = make_model(spec, start)
+    tests = {} if ledgers is not None else {name: held.test for name, held in source.silos.items()}
+    is_tested = any(map(len, tests.values()))
+    base = _base_plan(spec, settings, source, model, is_tested=is_tested)
     ceiling = spec.privacy.max_epsilon or base.curve.largest_cost
     known, remark = declared(spec, source.silos, ceiling)
     method = _method(spec, settings.method)
     public = method.public(base if remark is None else base.with_note(remark), known, settings.level)
     everyone = np.concatenate([table.per_record().epsilon for table in budgets.values()])
     planner = method.planner(everyone, known, settings.level)
-    silos = _silos(spec, source, budgets, method.silo, public, planner)
+    silos = _silos(spec, source, budgets, method.silo, public, planner, ledgers or {})
     require_private(model)
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
-    plans = {silo.name: _planned(silo, public, planner) for silo in silos}
-    _require_somebody(plans, settings.method)
-    tests = {name: held.test for name, held in source.silos.items()}
-    evaluation = Evaluation(tests, source.correct) if any(map(len, tests.values())) else None
+    plans = {silo.name: _planned(silo, public, planner, spec.run.id) for silo in silos}
+    if ledgers is None:
+        _require_somebody(plans, settings.method)
+    evaluation = Evaluation(tests, source.correct) if is_tested else None
     return Built(spec, settings, seed, source, model, silos, public, plans, evaluation)
 
 
@@ -93,15 +103,16 @@ def noise_for(schedule: Schedule, epsilon: float, delta: float, accountant: Acco
     return calibrate_noise(schedule, epsilon=epsilon, delta=delta, accountant=accountant)
 
 
-def _base_plan(spec: RunFile, settings: MethodSettings, source: Source, model: nn.Module) -> PublicPlan:
+def _base_plan(
+    spec: RunFile, settings: MethodSettings, source: Source, model: nn.Module, *, is_tested: bool
+) -> PublicPlan:
     """The plan with everything but the normaliser, which each method has its own of."""
     privacy, schedule = spec.privacy, spec.public_schedule
     sigma = privacy.noise_multiplier
     if sigma is None:
         assert privacy.max_epsilon is not None
         sigma = noise_for(schedule, privacy.max_epsilon, spec.delta, privacy.accountant)
-    tested = any(len(held.test) for held in source.silos.values())
-    notes = [*source.notes, *([TESTED] if tested else []), *([TUNED] if settings.tuned else [])]
+    notes = [*source.notes, *([TESTED] if is_tested else []), *([TUNED] if settings.tuned else [])]
     return PublicPlan(
         schedule,
         noise_multiplier=sigma,
@@ -143,22 +154,40 @@ def _silos(
     kind: type[Silo],
     public: PublicPlan,
     planner: Planner,
+    ledgers: Mapping[str, Ledger],
 ) -> list[Silo]:
-    policy = Policy.of(public)
-    if spec.privacy.lifetime_delta is not None:
-        policy = replace(policy, lifetime_delta=spec.privacy.lifetime_delta)
+    policy = _policy(spec, public)
     try:
         return [
-            kind(name, held.train, budgets[name], policy=policy, record_ids=held.ids, planner=planner)
+            kind(
+                name,
+                held.train,
+                budgets[name],
+                policy=policy,
+                record_ids=held.ids,
+                account=ledgers.get(name),
+                planner=planner,
+            )
             for name, held in source.silos.items()
         ]
     except BudgetError as error:
         raise BudgetError(f"{spec.path}: budgets.files: {error}") from None
 
 
-def _planned(silo: Silo, public: PublicPlan, planner: Planner) -> SiloPlan:
-    """What the silo is going to plan when it admits the plan."""
-    silo.policy.require(public, 0)
+def _policy(spec: RunFile, public: PublicPlan) -> Policy:
+    """The silos' limits: those of the file, and this plan itself where it names none."""
+    given = {name: value for name, value in vars(spec.policy).items() if value is not None}
+    if spec.privacy.lifetime_delta is not None:
+        given["lifetime_delta"] = spec.privacy.lifetime_delta
+    return replace(Policy.of(public), **given)
+
+
+def _planned(silo: Silo, public: PublicPlan, planner: Planner, run: str | None) -> SiloPlan:
+    """What the silo is going to plan when it admits the plan, or has planned when it admitted this run."""
+    before = {status.run for status in silo.account.status().runs}
+    silo.policy.require(public, len(before - {run}))
+    if run in before:
+        return silo.account.resume(run, silo.budgets.ids)
     return planner(public, silo.budgets.ids, silo.account.left(silo.budgets, silo.policy.lifetime_delta))
 
 

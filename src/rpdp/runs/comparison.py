@@ -121,6 +121,7 @@ def run_cells(
     on_cell: Callable[[Cell, int, int], None] | None = None,
 ) -> None:
     """Run every cell that has no result yet: tiny models side by side, others one after the other."""
+    spec.require_simulation()
     missing = [cell for cell, home in homes.items() if not is_finished(home)]
     if not missing:
         return

@@ -173,11 +173,17 @@ def resources(built: Built) -> Iterator[Finding]:
 
 def machine(built: Built) -> Iterator[Finding]:
     """Randomness, threads, and where the results go."""
-    yield Finding("ok", "randomness", "seeded: a simulation, which protects nobody; a real run uses secure randomness")
+    run = built.spec.run
+    if run.is_production:
+        message = "a real run: secure randomness; budgets were looked at as stated, not as earlier runs left them"
+        yield Finding("ok", "randomness", message)
+    else:
+        message = "seeded: a simulation, which protects nobody; a real run uses secure randomness"
+        yield Finding("ok", "randomness", message)
     yield Finding(
         "ok", "threads", f"{cores()} cores, {_workers(built)} worker(s) with one thread each, torch {torch.__version__}"
     )
-    output = built.spec.output / f"{built.settings.method}-{built.seed}"
+    output = built.spec.output / (str(run.id) if run.is_production else f"{built.settings.method}-{built.seed}")
     if output.is_dir() and any(output.iterdir()):
         yield Finding("warning", "output", f"{output} is not empty", "use --out, --resume or --force")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import rpdp
 from rpdp.errors import InputError
-from rpdp.federation import simulate
+from rpdp.federation import run_production, simulate
 from rpdp.runs.building import Built, build
 from rpdp.runs.code import digest_of_code
 from rpdp.training import SlowKernelWarning
@@ -60,20 +60,50 @@ def execute(
     checkpoint: Path | None = None,
 ) -> RunResult:
     """Run a federation that was built; `on_remark` is told once if a slow kernel has to be used."""
+    assert built.seed is not None
+    with _stopped(), _told_once(on_remark):
+        return simulate(
+            built.model,
+            built.source.loss,
+            built.silos,
+            built.public,
+            seed=built.seed,
+            evaluation=built.evaluation,
+            method=built.settings.method,
+            workers=workers,
+            on_round=on_round,
+            checkpoint=checkpoint,
+        )
+
+
+def execute_for_real(
+    built: Built,
+    *,
+    run: str,
+    on_round: Callable[[RoundLog], None] | None,
+    on_remark: Callable[[str], None] | None,
+    checkpoint: Path,
+    heads: Path,
+) -> RunResult:
+    """Run a federation whose silos stand on ledgers."""
+    with _stopped(), _told_once(on_remark):
+        return run_production(
+            built.model,
+            built.source.loss,
+            built.silos,
+            built.public,
+            run=run,
+            evaluation=built.evaluation,
+            on_round=on_round,
+            checkpoint=checkpoint,
+            heads=heads,
+        )
+
+
+@contextmanager
+def _stopped() -> Iterator[None]:
     try:
-        with _told_once(on_remark):
-            return simulate(
-                built.model,
-                built.source.loss,
-                built.silos,
-                built.public,
-                seed=built.seed,
-                evaluation=built.evaluation,
-                method=built.settings.method,
-                workers=workers,
-                on_round=on_round,
-                checkpoint=checkpoint,
-            )
+        yield
     except RuntimeError as error:  # torch, in somebody's model or with somebody's numbers
         raise InputError(f"training stopped: {str(error).splitlines()[0]}; no model was released") from error
 
@@ -104,7 +134,9 @@ def build_cell(spec: RunFile, cell: Cell) -> Built:
 
 def _essence(spec: RunFile) -> dict[str, Any]:
     """Everything in a run file that a result depends on, and the code and budgets that it names."""
-    parts = {name: vars(getattr(spec, name)) for name in ("task", "schedule", "privacy", "budgets", "training")}
+    parts = {
+        name: vars(getattr(spec, name)) for name in ("task", "schedule", "privacy", "budgets", "training", "policy")
+    }
     references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
     code = [digest_of_code(reference, spec.directory) for reference in references if reference is not None]
     files = {

@@ -6,6 +6,7 @@ they take the full name of the key and its value, and return the value to keep.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
@@ -18,6 +19,8 @@ from rpdp.errors import InputError
 Check = Callable[[str, object], Any]
 Section = TypeVar("Section")
 
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+
 
 def setting(check: Check, default: Any = MISSING, *, meaning: str = "") -> Any:
     """A key of a section; without a default it must be given, and `meaning` tells what it is."""
@@ -28,7 +31,7 @@ def read_section(section: type[Section], name: str, values: object) -> Section:
     """A section from what the file says."""
     if not isinstance(values, Mapping):
         raise InputError(f"{name}={values!r} must be a section of settings, written [{name}]")
-    known = {one.name: one for one in fields(section)}  # type: ignore[arg-type]
+    known = {one.name: one for one in fields(section) if one.init}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
             raise InputError(f"{name}.{key} is not a setting{nearest(key, list(known), f'{name}.')}")
@@ -50,6 +53,13 @@ def text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{name}={value!r} must be a text")
     return value
+
+
+def plain_name(name: str, value: object) -> str:
+    """A name that can be that of a directory."""
+    if not _NAME.fullmatch(text(name, value)):
+        raise InputError(f"{name}={value!r} must be the name of a directory: letters, digits, '.', '-' and '_'")
+    return str(value)
 
 
 def flag(name: str, value: object) -> bool:

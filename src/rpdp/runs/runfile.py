@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from rpdp.accounting import Schedule
 from rpdp.budgets import distribution
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.experiments.tasks import TASKS, Task
 from rpdp.planning import Recipe
-from rpdp.runs.fields import nearest, read_section
+from rpdp.runs.fields import nearest, read_section, table_of
+from rpdp.runs.fields import text as named
 from rpdp.runs.sections import (
     METHOD_NAMES,
     BudgetSection,
     MethodSection,
+    PolicySection,
     PrivacySection,
     RunSection,
     ScheduleSection,
@@ -39,8 +41,9 @@ _SECTIONS: dict[str, type[Any]] = {
     "budgets": BudgetSection,
     "training": TrainingSection,
     "run": RunSection,
+    "policy": PolicySection,
 }
-_KNOWN = [*_SECTIONS, "methods", "tuning"]
+_KNOWN = [*_SECTIONS, "methods", "tuning", "ledgers"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,10 @@ class RunFile:
     budgets: BudgetSection
     training: TrainingSection
     run: RunSection
+    policy: PolicySection
     methods: Mapping[str, MethodSection]
     tuning: TuningSection | None
+    ledgers: Mapping[str, str] | None
 
     @classmethod
     def read(cls, path: str | Path) -> RunFile:
@@ -101,7 +106,9 @@ class RunFile:
                 raise InputError(f"the section [{name}] is missing")
         parts = {name: read_section(kind, name, values.get(name, {})) for name, kind in _SECTIONS.items()}
         tuning = read_section(TuningSection, "tuning", values["tuning"]) if "tuning" in values else None
-        made = cls(path, text, **parts, methods=_methods(values.get("methods", {})), tuning=tuning)
+        ledgers = table_of(named)("ledgers", values["ledgers"]) if "ledgers" in values else None
+        methods = _methods(values.get("methods", {}))
+        made = cls(path, text, **parts, methods=methods, tuning=tuning, ledgers=ledgers)
         made._check()
         return made
 
@@ -115,7 +122,10 @@ class RunFile:
             self.declared_distribution.sample(10, 0)
         except InputError as error:
             raise InputError(f"budgets.overrides: {error}") from None
-        self.check_seeds(self.run.seeds)
+        if not self.run.is_production:
+            self.check_seeds(self.run.seeds)
+        if self.policy.lifetime_delta is not None and self.privacy.lifetime_delta is not None:
+            raise InputError("privacy.lifetime_delta and policy.lifetime_delta are the same limit: give one of them")
 
     @property
     def built_in(self) -> Task | None:
@@ -180,6 +190,7 @@ class RunFile:
         try:
             return Recipe(
                 learning_rate=learning_rate,
+                decay=training.decay,
                 optimiser=training.optimiser,
                 momentum=training.momentum,
                 micro_batch=training.micro_batch,
@@ -210,13 +221,21 @@ class RunFile:
                 f"{', '.join(map(str, both))} would be in both"
             )
 
+    def require_simulation(self) -> None:
+        """Refuse seeds where ledgers are named: what they promise needs randomness that nobody can repeat."""
+        if self.ledgers is not None:
+            raise PrivacyRefusal(
+                f"{self.path}: a run with seeds is a simulation, which protects nobody, and [ledgers] names ledgers of "
+                "real runs. For a simulation remove [ledgers]; for a real run remove run.seeds and give no --seed"
+            )
+
     def same_run(self, other: RunFile) -> bool:
         """Whether two files describe the same computation, wherever its results go and however it is spread."""
         return self._essence() == other._essence()
 
     def _essence(self) -> RunFile:
         run = replace(self.run, seeds=(0,), first_seed=None, output=None, workers=None, method="rpdp")
-        return replace(self, path=Path(), text="", run=run, tuning=None)
+        return replace(self, path=Path(), text="", run=run, tuning=None, ledgers=None)
 
 
 def _methods(values: object) -> Mapping[str, MethodSection]:

@@ -5,7 +5,7 @@ Reading a run file loads no torch, so a misspelled key is told at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from rpdp.budgets import PAPER, PARAMETER_SETS
 from rpdp.checks import require_count, require_delta, require_fraction, require_number, require_positive
 from rpdp.errors import InputError
 from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS
-from rpdp.runs.fields import either, flag, list_of, one_of, setting, table_of, text
+from rpdp.runs.fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,6 +135,7 @@ class TrainingSection:
     """`[training]`: how silos train and the server averages; none of it changes a cost."""
 
     learning_rate: float = setting(require_positive, meaning="of the local optimiser")
+    decay: float = setting(require_fraction, 1.0)
     optimiser: str = setting(one_of(*OPTIMISERS), "sgd")
     momentum: float = setting(require_number, 0.0)
     micro_batch: int = setting(require_count, 1024)
@@ -162,23 +163,44 @@ class MethodSection:
 
 @dataclass(frozen=True)
 class RunSection:
-    """`[run]`: which method, which seeds, where the results go."""
+    """`[run]`: which method, which seeds, where the results go.
+
+    Without seeds it is a real run, `is_production`, and needs an id; the split of the data is then the one of seed 0.
+    """
 
     method: str = setting(one_of(*METHOD_NAMES), "rpdp")
     seeds: tuple[int, ...] = setting(
-        either((int, require_count), (list, list_of(_seed)), otherwise="a number of seeds or a list of them"), (1,)
+        either((int, require_count), (list, list_of(_seed)), otherwise="a number of seeds or a list of them"), None
     )
     first_seed: int | None = setting(_seed, None)
+    id: str | None = setting(plain_name, None)
     output: str | None = setting(text, None)
     split: str = setting(one_of("fixed", "by_seed"), "fixed")
     workers: int | None = setting(partial(require_count, most=1024), None)
+    is_production: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.seeds, int):
+        if self.seeds is None and self.first_seed is None:
+            object.__setattr__(self, "is_production", True)
+            object.__setattr__(self, "seeds", (0,))
+        elif isinstance(self.seeds, int):
             first = 1 if self.first_seed is None else self.first_seed
             object.__setattr__(self, "seeds", tuple(range(first, first + self.seeds)))
         elif self.first_seed is not None:
             raise InputError(f"run.first_seed={self.first_seed} goes with a number of seeds, such as seeds = 5")
+
+
+@dataclass(frozen=True)
+class PolicySection:
+    """`[policy]`: the silos' own limits; what is missing is as large as this run file asks for."""
+
+    max_rounds: int | None = setting(require_count, None)
+    max_local_steps: int | None = setting(require_count, None)
+    max_participation: float | None = setting(require_fraction, None)
+    max_clip_norm: float | None = setting(require_positive, None)
+    min_noise_multiplier: float | None = setting(require_positive, None)
+    lifetime_delta: float | None = setting(require_delta, None)
+    max_runs: int | None = setting(require_count, None)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`train`: one method on one seed, in a directory of its own, and on from where an interrupted run stopped.
+"""`train`: a simulation or a real run, in a directory of its own, and on from where an interrupted run stopped.
 
 Nothing is written before the first round is over: a run that is refused leaves no file behind. After every round the
 directory holds the log so far and a checkpoint, from which a run goes on to exactly the same model.
@@ -7,6 +7,7 @@ directory holds the log so far and a checkpoint, from which a run goes on to exa
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +15,12 @@ from typing import TYPE_CHECKING
 from rpdp.errors import InputError
 from rpdp.federation.checkpoint import NAME as CHECKPOINT_FILE
 from rpdp.federation.checkpoint import Checkpoint
-from rpdp.runs.execution import Cell, build_cell, execute
+from rpdp.runs.building import build
+from rpdp.runs.execution import Cell, build_cell, execute, execute_for_real
+from rpdp.runs.production import heads_of, opened_ledgers, run_id
 from rpdp.runs.reporting import EDITIONS, write_reports
 from rpdp.runs.runfile import RunFile
+from rpdp.runs.standing import require_full, standings
 from rpdp.runs.store import (
     MODEL,
     PLAN,
@@ -31,11 +35,13 @@ from rpdp.runs.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rpdp.federation import RoundLog, RunResult
+    from rpdp.ledger import Ledger
     from rpdp.runs.building import Built
     from rpdp.runs.runfile import MethodSettings
+    from rpdp.runs.standing import Standing
 
 RUN_FILE = "run.toml"
 CHECKPOINT = "checkpoint"
@@ -44,55 +50,107 @@ _OURS = (RUN_FILE, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHECK
 
 @dataclass(frozen=True)
 class Trained:
-    """A run and where it is. `was_finished` says that there was nothing left to do."""
+    """A run and where it is.
+
+    Attributes:
+        result: What it led to.
+        directory: Where it is.
+        was_finished: Whether there was nothing left to do.
+        standings: Who got less than their budgets allow, if a real run was admitted by this call. Sensitive.
+    """
 
     result: RunResult
     directory: Path
     was_finished: bool = False
+    standings: tuple[Standing, ...] = ()
 
 
 def train(
     spec: RunFile,
     settings: MethodSettings,
-    seed: int,
+    seed: int | None,
     directory: Path,
     *,
     resume: bool = False,
     force: bool = False,
+    strict: bool = False,
     workers: int | None = None,
     on_begin: Callable[[Built], None] | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
     on_remark: Callable[[str], None] | None = None,
 ) -> Trained:
-    """Run a method on a seed and leave everything in a directory.
+    """Run a method, on a seed or for real, and leave everything in a directory.
 
     Args:
         spec: The run file.
         settings: Of the method.
-        seed: Of the simulation.
+        seed: Of the simulation; None for a real run, which needs ledgers.
         directory: Must not exist or be empty, unless the run is resumed or forced.
         resume: Go on with the run that is there; a finished one is left as it is.
         force: Remove what an earlier run left there.
-        workers: Processes; does not change the result.
+        strict: Refuse a real run, before anything is reserved, in which a record gets less than its full budget allows.
+        workers: Processes of a simulation; does not change the result. A real run has one.
         on_begin: Told what is about to run.
         on_round: Told of every round.
         on_remark: Told what is good to know, such as a slow kernel.
     """
+    run = _checked(spec, settings, seed, strict=strict, force=force)
     prepare(directory, spec, resume=resume, force=force)
     if resume and is_finished(directory):
-        found = read_result(directory)
-        _require_same(found, settings, seed, directory)
-        return Trained(found, directory, was_finished=True)
-    built = build_cell(spec, Cell(settings, seed))
-    if on_begin is not None:
-        on_begin(built)
-    recorder = _Recorder(directory, built, on_round)
-    result = execute(built, workers=workers, on_round=recorder, on_remark=on_remark, checkpoint=directory / CHECKPOINT)
-    recorder.begin()
-    write_result(result, built.model, directory)
+        earlier = read_result(directory)
+        _require_same(earlier, settings, seed, directory)
+        return Trained(earlier, directory, was_finished=True)
+    checkpoint = directory / CHECKPOINT
+    found: tuple[Standing, ...] = ()
+    with ExitStack() as stack:
+        if seed is None:
+            ledgers = stack.enter_context(opened_ledgers(spec, run, resume=resume))
+            built = build(spec, settings, None, ledgers)
+            found = _tell_steward(built, ledgers, run, on_remark, strict=strict)
+        else:
+            built = build_cell(spec, Cell(settings, seed))
+        if on_begin is not None:
+            on_begin(built)
+        recorder = _Recorder(directory, built, on_round)
+        result = (
+            execute_for_real(
+                built, run=run, on_round=recorder, on_remark=on_remark, checkpoint=checkpoint, heads=heads_of(spec)
+            )
+            if seed is None
+            else execute(built, workers=workers, on_round=recorder, on_remark=on_remark, checkpoint=checkpoint)
+        )
+        recorder.begin()
+        write_result(result, built.model, directory)
     write_reports(result, directory, spec)
-    shutil.rmtree(directory / CHECKPOINT, ignore_errors=True)
-    return Trained(result, directory)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return Trained(result, directory, standings=found)
+
+
+def _checked(spec: RunFile, settings: MethodSettings, seed: int | None, *, strict: bool, force: bool) -> str:
+    """The id of a real run, nothing for a simulation; refused where the file is for the other of the two."""
+    if seed is None:
+        if force:
+            raise InputError("--force is for simulations: a real run is booked for ever. Use --resume, or a new run.id")
+        return run_id(spec, settings.method)
+    spec.require_simulation()
+    if strict:
+        raise InputError("--strict looks at what earlier runs left; a simulation has no earlier runs")
+    return ""
+
+
+def _tell_steward(
+    built: Built, ledgers: Mapping[str, Ledger], run: str, tell: Callable[[str], None] | None, *, strict: bool
+) -> tuple[Standing, ...]:
+    """Who gets less than their budgets allow. A run that was admitted before is what it is."""
+    if any(status.run == run for ledger in ledgers.values() for status in ledger.status().runs):
+        return ()
+    found = standings(built, ledgers)
+    if strict:
+        require_full(found)
+    if tell is not None:
+        for remark in [remark for one in found for remark in one.remarks]:
+            tell(remark)
+    return tuple(found)
 
 
 def prepare(directory: Path, spec: RunFile, *, resume: bool, force: bool) -> None:
@@ -129,7 +187,7 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
-def _require_same(found: RunResult, settings: MethodSettings, seed: int, directory: Path) -> None:
+def _require_same(found: RunResult, settings: MethodSettings, seed: int | None, directory: Path) -> None:
     if (found.method, found.seed) != (settings.method, seed):
         raise InputError(
             f"{directory} holds a finished run of method {found.method}, seed {found.seed}; asked for is method "

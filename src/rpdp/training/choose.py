@@ -41,8 +41,8 @@ def make_kernel(model: FlatModel, loss: PerRecordLoss, example: Records) -> Kern
     require_private(model.module)
     model.require_finite()
     reference = LoopKernel(model, loss)
-    require_repeatable(reference, example)
     pair = probe_pair(reference, example)
+    require_repeatable(reference, pair)
     require_independent_records(reference, pair)
     return _fastest(model, loss, pair)
 

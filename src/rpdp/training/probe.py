@@ -8,14 +8,17 @@ losses and in-batch weighting; code that mixes records only later, or only in ra
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
-from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.training.records import Records
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from rpdp.training.kernel import Kernel
@@ -31,13 +34,44 @@ run."""
 
 def probe_pair(kernel: Kernel, records: Records) -> Records:
     """Two records to probe with."""
+    if len(records) == 0:
+        raise InputError("the data set is empty: there is no record to train on")
     some = records.rows(0, CANDIDATES)
-    with torch.no_grad():
-        losses = torch.cat([_losses(kernel, some.rows(row, row + 1)) for row in range(len(some))])
-    good = torch.isfinite(losses).nonzero().squeeze(1).tolist()
-    first = good[0] if good else 0
+    with _undisturbed(kernel):
+        tried = [_tried(kernel, some.rows(row, row + 1)) for row in range(len(some))]
+    if all(isinstance(outcome, Exception) for outcome in tried):
+        error = tried[0]
+        raise InputError(f"model or loss fails on records: {type(error).__name__}: {error}")
+    good = [row for row, outcome in enumerate(tried) if outcome is True]
+    usable = [row for row, outcome in enumerate(tried) if not isinstance(outcome, Exception)]
+    first = good[0] if good else usable[0]
     second = good[1] if len(good) > 1 else first
     return records.select([first, second])
+
+
+@contextmanager
+def _undisturbed(kernel: Kernel) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+    """Buffers of the model and state of torch's generator as they are now, and will be again afterwards."""
+    buffers = dict(kernel.model.module.named_buffers())
+    before = {name: buffer.clone() for name, buffer in buffers.items()}
+    state = torch.get_rng_state()
+    try:
+        yield before, state
+    finally:
+        for name, buffer in buffers.items():
+            buffer.copy_(before[name])
+        torch.set_rng_state(state)
+
+
+def _tried(kernel: Kernel, record: Records) -> bool | Exception:
+    """Whether the loss of one record is finite, or what went wrong: a damaged record must not stop a run."""
+    try:
+        with torch.no_grad():
+            return bool(torch.isfinite(_losses(kernel, record)).all())
+    except RpdpError:
+        raise
+    except Exception as error:  # whatever a model does with a record
+        return error
 
 
 def require_repeatable(kernel: Kernel, records: Records) -> None:
@@ -47,17 +81,11 @@ def require_repeatable(kernel: Kernel, records: Records) -> None:
     from one `Randomness`, and torch's generator may have a known seed: then a new record shifts the masks of the
     records after it, and moves the sum by more than the clip norm.
     """
-    if len(records) == 0:
-        raise InputError("the data set is empty: there is no record to train on")
-    buffers = dict(kernel.model.module.named_buffers())
-    before = {name: buffer.clone() for name, buffer in buffers.items()}
-    state = torch.get_rng_state()
-    _losses(kernel, records.rows(0, 2))
-    changed = [name for name, buffer in buffers.items() if not _same(buffer, before[name])]
-    for name in changed:
-        buffers[name].copy_(before[name])
-    drew = not torch.equal(state, torch.get_rng_state())
-    torch.set_rng_state(state)
+    with _undisturbed(kernel) as (buffers, state):
+        _losses(kernel, records)
+        now = dict(kernel.model.module.named_buffers())
+        changed = [name for name, before in buffers.items() if not _same(now[name], before)]
+        drew = not torch.equal(state, torch.get_rng_state())
     if changed:
         raise PrivacyRefusal(
             f"running the model changes its buffers {changed}: they would carry data of the records past the "

@@ -7,12 +7,13 @@ the optimiser does with it, momentum and Adam's moments included, is post-proces
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, RpdpError
 from rpdp.training.kernel import require_clip_norm
 from rpdp.training.noise import PendingRelease, release_
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from rpdp.sampling import Randomness
     from rpdp.training.kernel import Kernel
     from rpdp.training.records import Records
+
+
+class BadRecordWarning(UserWarning):
+    """Model or loss failed on a record, which contributes zero and is charged. For the silo's own log."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class NoisyStep:
     | nothing drawn | noise alone is released |
     | more drawn than `micro_batch` | pieces, clipped record by record |
     | a record with NaN or infinite gradient | contributes zero |
+    | a record that makes model or loss raise | contributes zero, with a `BadRecordWarning` here |
     | a model with NaN or infinite parameters | `PrivacyRefusal`, nothing released |
     | dropout | refused by `make_kernel` |
 
@@ -130,15 +136,42 @@ class NoisyStep:
         model.values.grad = None
         model.require_finite()
         if len(drawn) <= settings.micro_batch:
-            total = self._total.zero_()
-            with PendingRelease(total, settings.noise_std, settings.normaliser, self._randomness) as pending:
-                chosen = records.select(drawn)
-                norms = self.kernel.add_clipped_sum(chosen, settings.clip_norm, total, pending.final_from)
+            total, norms = self._released_at_once(records.select(drawn))
         else:
             total, norms = self._sum_in_pieces(records, drawn)
             release_(total, settings.noise_std, settings.normaliser, self._randomness)
         model.values.grad = self._total.copy_(total)
         return StepDiagnostics(len(drawn), norms)
+
+    def _released_at_once(self, chosen: Records) -> tuple[Tensor, Tensor]:
+        """The release of one batch, noise added while the sum is made; and the norms."""
+        settings, total = self.settings, self._total.zero_()
+        try:
+            with PendingRelease(total, settings.noise_std, settings.normaliser, self._randomness) as pending:
+                return total, self.kernel.add_clipped_sum(chosen, settings.clip_norm, total, pending.final_from)
+        except Exception as error:  # whatever model and loss do with a record; the noise is gone, and fresh one is made
+            _require_about_records(error)
+            whole, norms = self._sum_one_by_one(chosen)
+            return release_(whole, settings.noise_std, settings.normaliser, self._randomness), norms
+
+    def _sum_one_by_one(self, chosen: Records) -> tuple[Tensor, Tensor]:
+        """The clipped sum when a record makes model or loss fail: that record contributes zero, nothing else changes.
+
+        Stopping would tell that the record was drawn (privacy.md, rule 12).
+        """
+        warnings.warn("model or loss failed on a drawn record; it contributes zero", BadRecordWarning, stacklevel=4)
+        whole, norms = torch.zeros_like(self._total, dtype=torch.float64), []
+        for row in range(len(chosen)):
+            self._total.zero_()
+            try:
+                norm = self.kernel.add_clipped_sum(chosen.rows(row, row + 1), self.settings.clip_norm, self._total)
+            except Exception as error:  # this record
+                _require_about_records(error)
+                norms.append(whole.new_full((1,), float("nan")))
+            else:
+                norms.append(norm.double())
+                whole.add_(self._total)
+        return whole, torch.cat(norms)
 
     def _sum_in_pieces(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """The clipped sum, in micro-batches, and the norms.
@@ -150,6 +183,18 @@ class NoisyStep:
         for start in range(0, len(drawn), size):
             self._total.zero_()
             chunk = records.select(drawn[start : start + size])
-            norms.append(kernel.add_clipped_sum(chunk, clip_norm, self._total))
-            whole.add_(self._total)
+            try:
+                norms.append(kernel.add_clipped_sum(chunk, clip_norm, self._total))
+                whole.add_(self._total)
+            except Exception as error:  # as in `_released_at_once`
+                _require_about_records(error)
+                piece, seen = self._sum_one_by_one(chunk)
+                norms.append(seen.to(self._total.dtype))
+                whole.add_(piece)
         return whole, torch.cat(norms)
+
+
+def _require_about_records(error: Exception) -> None:
+    """Raise what is not about the content of a record: refusals, and a machine that has no memory left."""
+    if isinstance(error, RpdpError | MemoryError | torch.OutOfMemoryError) or "memory" in str(error):
+        raise error

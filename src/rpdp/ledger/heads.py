@@ -1,0 +1,73 @@
+"""The newest public head of every silo's ledger, as the server keeps it: one small file, replaced as a whole.
+
+A ledger that is older than the head kept here was rolled back and would forget charges; it is refused. Heads are kept
+by the silo's name, so that a silo cannot come back with a new, empty ledger either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.ledger.chain import PublicHead
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rpdp.ledger.ledger import Ledger
+
+FORMAT = "rpdp-heads/1"
+NAME = "heads.json"
+
+
+def read_heads(path: Path) -> dict[str, PublicHead]:
+    """The heads in a file, by silo; none if there is no file yet."""
+    if not path.exists():
+        return {}
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["format"] != FORMAT:
+            raise ValueError(f"its format is {values['format']!r}, not {FORMAT!r}")
+        return {str(silo): PublicHead.from_json(json.dumps(head)) for silo, head in values["heads"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: damaged heads of ledgers ({error}); put back the newest copy of it") from None
+
+
+def write_heads(path: Path, heads: Mapping[str, PublicHead]) -> None:
+    """Replace the heads of these silos, keep the others; on the disk when it returns."""
+    together = {**read_heads(path), **heads}
+    text = json.dumps({"format": FORMAT, "heads": {silo: asdict(head) for silo, head in sorted(together.items())}})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def require_heads(path: Path, ledgers: Mapping[str, Ledger]) -> None:
+    """Refuse a ledger that is older than, or another than, the one that the server knows."""
+    for silo, head in read_heads(path).items():
+        if silo in ledgers:
+            try:
+                ledgers[silo].acknowledge(head)
+            except PrivacyRefusal as error:
+                raise PrivacyRefusal(f"silo {silo}: {error} (the server's heads are in {path})") from None
+
+
+def keep_heads(path: Path, ledgers: Mapping[str, Ledger]) -> None:
+    """The server keeps the newest head of every ledger, then each ledger keeps it as acknowledged."""
+    heads = {silo: ledger.public_head() for silo, ledger in ledgers.items()}
+    write_heads(path, heads)
+    for silo, head in heads.items():
+        ledgers[silo].acknowledge(head)

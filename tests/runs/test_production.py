@@ -1,0 +1,288 @@
+"""Real runs from a run file: ledgers made by the steward, nothing charged twice, nobody overlooked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from rpdp.budgets import BudgetTable
+from rpdp.cli.run import run
+from rpdp.federation import Silo
+from rpdp.ledger import Ledger
+from rpdp.runs import read_result
+from tests.runs.toy import Change, write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SILOS = ("a", "b")
+REAL: list[Change] = [
+    ("task.data", "two"),
+    ("privacy.delta", "1e-4"),
+    ("budgets.distribution", None),
+    ("budgets.files", '{ a = "a.csv", b = "b.csv" }'),
+    ("budgets.declared", '"ThreeLevels"'),
+    ("run.seeds", None),
+    ("run.id", '"spring"'),
+    ("run.output", '"study"'),
+    ("ledgers.a", '"a/ledger.db"'),
+    ("ledgers.b", '"b/ledger.db"'),
+    ("policy.lifetime_delta", "1e-3"),
+    ("policy.max_runs", "3"),
+]
+
+
+@dataclass
+class Steward:
+    """Types commands in a directory of its own."""
+
+    home: Path
+    capsys: pytest.CaptureFixture[str]
+    out: str = ""
+    err: str = ""
+
+    def types(self, *arguments: object) -> int:
+        self.capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        self.out, self.err = (" ".join(text.split()) for text in self.capsys.readouterr())
+        return code
+
+    def writes(self, *changes: Change, name: str = "run.toml") -> Path:
+        return write_run(self.home, *REAL, *changes, name=name)
+
+    def creates(self, *options: str, budgets: Sequence[float] = (0.3, 1.0, 1.0, 5.0)) -> None:
+        for silo in SILOS:
+            ids = [f"{silo}-{row}" for row in range(40)]
+            BudgetTable(ids, np.resize(budgets, 40)).write(self.home / f"{silo}.csv")
+            (self.home / silo).mkdir()
+            more = ["--budgets", f"{silo}.csv", "--lifetime-delta", "1e-3", *options]
+            assert self.types("ledger", "create", f"{silo}/ledger.db", *more) == 0
+
+    def runs(self, silo: str) -> list[tuple[str, int]]:
+        """Runs and announced rounds, after checking the whole ledger."""
+        with Ledger.read(self.home / silo / "ledger.db") as ledger:
+            assert ledger.verify().is_good
+            return [(status.run, status.announced) for status in ledger.status().runs]
+
+
+@pytest.fixture
+def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Steward:
+    monkeypatch.chdir(tmp_path)
+    return Steward(tmp_path, capsys)
+
+
+def test_a_real_run_is_booked_and_reported_as_one(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(), "--strict") == 0
+    assert "rpdp, run spring" in steward.out
+    assert "A real run: secure randomness, booked in the ledger of every silo" in steward.out
+    assert [steward.runs(silo) for silo in SILOS] == [[("spring", 3)]] * 2
+    found = read_result(Path("study/spring"))
+    assert (found.run, found.seed, found.is_simulation, found.score) == ("spring", None, False, None)
+    assert [view.overdrawn for view in found.silos.values()] == [0, 0]
+    page = Path("study/spring/report.html").read_text()
+    assert "SIMULATION" not in page
+    assert "Cryptographically secure and fresh" in page
+    assert not any(note.startswith("treated as public: the silos' test records") for note in found.public.notes)
+    assert sorted(json.loads(Path("study/heads.json").read_text())["heads"]) == list(SILOS)
+    assert steward.types("train", "run.toml", "--resume", "--json") == 0
+    told = json.loads(steward.out)
+    assert (told["was_finished"], told["is_simulation"], told["seed"]) == (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "expected"),
+    [
+        ([("ledgers", None)], 3, "without seeds this is a real run, and it lacks [ledgers] with silo ="),
+        ([("ledgers", None)], 3, "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`"),
+        ([("run.id", None)], 3, 'it lacks [run] id = "…"'),
+        ([("policy", None)], 3, "it lacks [policy] lifetime_delta, the δ that records allow over all runs, [policy]"),
+        ([("ledgers.b", '"b/none.db"')], 3, "b/none.db. Make one with `rpdp ledger create"),
+        ([("ledgers.b", None)], 2, "[ledgers] names a, budgets.files a, b"),
+        ([("run.seeds", "2")], 3, "a run with seeds is a simulation, which protects nobody"),
+        ([("run.method", '"minimum"')], 3, "method minimum is for simulations only"),
+        ([("run.split", '"by_seed"')], 2, "a real run has one split"),
+        ([("policy.max_local_steps", "1")], 3, "local_steps=2 (policy: at most 1)"),
+    ],
+)
+def test_what_is_no_real_run_is_refused(steward: Steward, changes: Sequence[Change], code: int, expected: str) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(*changes)) == code
+    assert expected in steward.err
+    assert not Path("study").exists()
+    assert [steward.runs(silo) for silo in SILOS] == [[], []]
+
+
+def test_seeds_and_ledgers_do_not_mix_whatever_the_command(steward: Steward) -> None:
+    steward.creates()
+    path = steward.writes()
+    for command in (["train", path, "--seed", "1"], ["compare", path, "--methods", "rpdp", "--seeds", "1"]):
+        assert steward.types(*command) == 3
+        assert "a run with seeds is a simulation" in steward.err
+    assert steward.types("compare", path, "--methods", "rpdp") == 2
+    assert "a comparison simulates: give --seeds" in steward.err
+    assert steward.types("train", path, "--force") == 2
+    assert "a real run is booked for ever" in steward.err
+    assert steward.types("doctor", path) == 0
+    assert "a real run: secure randomness" in steward.out
+
+
+def test_a_ledger_of_simulations_is_refused(steward: Steward) -> None:
+    steward.creates("--simulation")
+    assert steward.types("train", steward.writes()) == 3
+    assert "ledgers.a: " in steward.err
+    assert "was made for simulations, for ever" in steward.err
+
+
+def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes()) == 0
+    assert steward.err.startswith("1/3")  # everybody has a full budget: nothing to tell
+    assert steward.types("train", "run.toml", "--out", "elsewhere") == 2
+    assert "run.id='spring' is in the ledger of a, b already" in steward.err
+    assert steward.types("ledger", "withdraw", "a/ledger.db", "a-7") == 0
+    later = steward.writes(("run.id", '"summer"'), name="later.toml")
+    assert steward.types("train", later, "--strict") == 3
+    assert "--strict: not every record can take part" in steward.err
+    assert "silo a: 1 left out, 39 reduced; silo b: 0 left out, 40 reduced" in steward.err
+    assert steward.runs("a") == [("spring", 3)]
+    assert steward.types("train", later, "--json") == 0
+    told = json.loads(steward.out)["standings"]
+    assert [(one["silo"], one["left_out"], one["reduced"]) for one in told] == [("a", 1, 39), ("b", 0, 40)]
+    assert told[0]["remarks"][0].startswith("silo a: 1 record withdrawn; never drawn again. Take them out of the data")
+    assert told[1]["remarks"][0].startswith("silo b: 40 records with less left (ε = ")
+    plan = read_result(Path("study/summer")).silos["a"].plan
+    assert plan.q[7] == 0.0
+    assert (plan.q > 0.0).sum() == 39
+    assert steward.runs("a") == [("spring", 3), ("summer", 3)]
+
+
+def test_the_steward_hears_what_would_let_records_in(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(("privacy.noise_multiplier", "20"))) == 0  # q = 1 leaves something
+    assert steward.types("ledger", "lower", "b/ledger.db", "b-0", "--delta", "1.5e-4") == 0
+    later = steward.writes(("privacy.noise_multiplier", "20"), ("run.id", '"summer"'), name="later.toml")
+    assert steward.types("train", later) == 0
+    assert "silo b: 1 record with less δ left (5e-05) than the run's 0.0001; not drawn in this run." in steward.err
+    assert "With privacy.delta = 5e-05 all of them could take part; or nothing else: without a steward's" in steward.err
+
+
+def test_the_rounds_that_the_steward_hears_of_are_enough(steward: Steward) -> None:
+    assert steward.types("ledger", "keygen", "steward") == 0
+    steward.creates("--steward", "steward.pub", budgets=(1.0,))
+    assert steward.types("train", steward.writes(("privacy.noise_multiplier", "30"))) == 0
+    wanted = ("privacy.noise_multiplier", "4"), ("run.id", '"summer"')
+    assert steward.types("train", steward.writes(*wanted, ("schedule.rounds", "15")), "--strict") == 3
+    said = re.search(
+        r"instead of ([\d.]+) on average. With rounds = (\d+) a step would draw them as often", steward.err
+    )
+    assert said is not None
+    assert "or budgets raised by ε = 0.24" in steward.err
+    rounds = int(said[2])
+    assert rounds < 15
+    for more, enough in ((0, True), (1, False)):
+        path = steward.writes(*wanted, ("schedule.rounds", str(rounds + more)), name="less.toml")
+        assert steward.types("train", path, "--strict") == 3  # its full budget would now allow even more
+        less = re.search(r"with q = ([\d.]+) instead", steward.err)
+        assert less is not None
+        assert (float(less[1]) >= float(said[1])) is enough
+
+
+def _until(log: Path, rounds: int) -> None:
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.read_text().count("\n") >= rounds) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _killed(steward: Steward, *changes: Change) -> Path:
+    """A run that was killed after some rounds."""
+    path = steward.writes(("schedule.rounds", "60"), ("privacy.noise_multiplier", "8"), *changes)
+    code = "from rpdp.cli import main; main()"
+    process = subprocess.Popen([sys.executable, "-c", code, "train", str(path)], cwd=steward.home)
+    _until(steward.home / "study" / "spring" / "rounds.jsonl", 3)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(60) == -signal.SIGKILL
+    return path
+
+
+def test_a_killed_run_goes_on(steward: Steward) -> None:
+    steward.creates()
+    path = _killed(steward)
+    before = {silo: _account(steward, silo) for silo in SILOS}
+    assert all(3 <= announced < 60 for _, announced, _ in before.values())
+    assert steward.types("train", path) == 2
+    assert "(--resume)" in steward.err
+    assert steward.types("train", path, "--resume") == 0
+    for silo in SILOS:
+        assert steward.runs(silo) == [("spring", 60)]
+        assert _account(steward, silo)[2] == before[silo][2]  # what is booked was booked once
+    assert len(Path("study/spring/rounds.jsonl").read_text().splitlines()) == 60
+    assert steward.types("report", "study/spring", "--out", "again.html") == 0
+
+
+def test_ctrl_c_in_the_first_round(steward: Steward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is on the server's side yet; the ledgers know of the run."""
+    steward.creates()
+    path = steward.writes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Silo.training, "run", interrupted)
+        assert steward.types("train", path) == 130
+    assert f"Go on with: rpdp train {path} --resume" in steward.err
+    assert not Path("study").exists()
+    assert steward.types("train", path) == 2
+    assert "go on with that run (--resume)" in steward.err
+    assert steward.types("train", path, "--resume") == 0
+    assert [log.joined for log in read_result(Path("study/spring")).rounds] == [(), SILOS, SILOS]
+    assert steward.runs("a") == [("spring", 3)]
+
+
+def _account(steward: Steward, silo: str) -> tuple[str, int, Any]:
+    with Ledger.read(steward.home / silo / "ledger.db") as ledger:
+        status = ledger.status().runs[0]
+        table = BudgetTable.read(steward.home / f"{silo}.csv")
+        return status.run, status.announced, ledger.left(table, 1e-3).epsilon.tolist()
+
+
+def test_a_backup_put_back_is_refused(steward: Steward) -> None:
+    steward.creates()
+    shutil.copytree("a", "backup")
+    assert steward.types("train", steward.writes()) == 0
+    shutil.rmtree("a")
+    shutil.copytree("backup", "a")
+    later = steward.writes(("run.id", '"summer"'), name="later.toml")
+    for command in (["train", later], ["train", later, "--resume"]):
+        assert steward.types(*command) == 3
+        assert "silo a: this ledger is older than its acknowledged state" in steward.err
+    assert not Path("study/summer").exists()
+    assert steward.runs("b") == [("spring", 3)]
+
+
+def test_the_real_run_of_the_docs(steward: Steward) -> None:
+    """Typed as it stands in docs/running.md."""
+    text = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
+    section = text.partition("## A real run\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```(\w+)\n(.*?)```", section, flags=re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["python", "toml", "console", "console"]
+    Path("my_clinic.py").write_text(blocks[0][1])
+    for (_, commands), name in zip(blocks[2:], ("spring", "summer"), strict=True):
+        Path("real.toml").write_text(blocks[1][1].replace('"spring"', f'"{name}"'))
+        for line in commands.splitlines():
+            program, *arguments = line.removeprefix("$ ").split()
+            assert (program, steward.types(*arguments)) == ("rpdp", 0), steward.err
+    assert "north.db: good." in steward.out
+    assert [found.name for found in sorted(Path("study").iterdir())] == ["heads.json", "spring", "summer"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
 from rpdp.experiments.models.linear import logistic_regression
 from rpdp.federation import Policy, Silo, Update, model_fingerprint
 from rpdp.ledger import MemoryAccount
+from rpdp.planning import SiloPlan, assign_allowed
 from rpdp.sampling import Secure as SecureRandomness
 from rpdp.sampling import Seeded
 from rpdp.training import Records
@@ -30,6 +32,11 @@ from tests.federation.world import (
     make_records,
     make_silo,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rpdp.federation.silo import Planner
 
 PUBLIC = make_public()
 
@@ -132,11 +139,33 @@ def test_seeds_and_production_never_meet(
     assert_untouched(silo)
 
 
+def production_silo(planner: Planner = assign_allowed) -> Silo:
+    budgets = BudgetTable(make_ids(12, "a"), np.full(12, 3.0))
+    account = ProductionAccount(12)
+    return Silo("a", make_records(12), budgets, policy=Policy.of(PUBLIC), account=account, planner=planner)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda plan: replace(plan, q=np.ones(12)), "lower costs than its probabilities have"),
+        (lambda plan: replace(plan, public=replace(PUBLIC, noise_multiplier=0.1)), "other settings"),
+        (lambda plan: replace(plan, ids=plan.ids[::-1]), "other records"),
+    ],
+    ids=["cheaper than true", "less noise", "other order"],
+)
+def test_what_a_planner_made_is_checked(made: Callable[[SiloPlan], SiloPlan], words: str) -> None:
+    silo = production_silo(lambda *arguments: made(assign_allowed(*arguments)))
+    with pytest.raises(PrivacyRefusal, match=words):
+        admit(silo, PUBLIC, randomness=SecureRandomness())
+    assert_untouched(silo)
+
+
 def test_production() -> None:
     """Secure randomness and a production account: fresh noise in every silo, the same bytes for the same round."""
-    silos = [
-        admitted("a", PUBLIC, q=1.0, account=ProductionAccount(12), randomness=SecureRandomness()) for _ in range(2)
-    ]
+    silos = [production_silo() for _ in range(2)]
+    for silo in silos:
+        admit(silo, PUBLIC, randomness=SecureRandomness())
     first, second = (silo.answer(announced(PUBLIC, 1)) for silo in silos)
     assert isinstance(first, Update)
     assert isinstance(second, Update)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -311,3 +312,38 @@ def test_plans_of_other_settings_have_other_fingerprints() -> None:
     """The control of the refusals above: the fingerprint covers the recipe, so a server cannot change it in a run."""
     plans: list[PublicPlan] = [CERTAIN, make_public(recipe=Recipe(learning_rate=0.2)), make_public(clip_norm=2.0)]
     assert len({plan.fingerprint for plan in plans}) == 3
+
+
+# The right to train
+
+
+def test_only_a_charged_and_joined_round_is_trained_once_on_its_own_model() -> None:
+    silo = admitted("a", CERTAIN, q=1.0)
+    with pytest.raises(PrivacyRefusal, match="round 1 is not waiting to be trained"):
+        silo.train(announced(CERTAIN, 1))  # never charged
+    assert silo.begin(announced(CERTAIN, 1)) is True
+    with pytest.raises(PrivacyRefusal, match="on this model"):
+        silo.train(announced(CERTAIN, 1, values=torch.ones(FEATURES + 1)))
+    with pytest.raises(PrivacyRefusal, match="asked for run"):
+        silo.train(announced(CERTAIN, 1, run="other"))
+    trained = silo.train(announced(CERTAIN, 1))
+    with pytest.raises(PrivacyRefusal, match="was trained already"):
+        silo.train(announced(CERTAIN, 1))
+    assert silo.finish(trained) is trained.update
+    with pytest.raises(PrivacyRefusal, match="is not one that this silo was training"):
+        silo.finish(trained)
+
+
+def test_only_the_update_of_this_silo_and_round_is_stored() -> None:
+    silo = admitted("a", CERTAIN, q=1.0)
+    assert silo.begin(announced(CERTAIN, 1)) is True
+    trained = silo.train(announced(CERTAIN, 1))
+    for update, words in (
+        (replace(trained.update, silo="b"), "an update of silo b"),
+        (replace(trained.update, round=2), "for round 2"),
+        (replace(trained.update, change=trained.update.change * float("nan")), "not finite"),
+        (replace(trained.update, change=torch.zeros(1)), "shape"),
+    ):
+        with pytest.raises(PrivacyRefusal, match=words):
+            silo.finish(replace(trained, update=update))
+    assert silo.finish(trained) is trained.update

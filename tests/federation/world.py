@@ -125,8 +125,9 @@ def make_silo(
     account: Account | None = None,
     policy: Policy | None = None,
     kind: type[Silo] = Silo,
+    planner: Planner | None = None,
 ) -> Silo:
-    """A silo whose plan has chosen probabilities."""
+    """A silo whose plan has chosen probabilities, or comes from a planner."""
     held = make_records(count, seed) if records is None else records
     return kind(
         name,
@@ -134,7 +135,7 @@ def make_silo(
         BudgetTable(make_ids(len(held), name), np.ones(len(held))),
         policy=Policy.of(public) if policy is None else policy,
         account=account,
-        planner=chosen(q, active_rounds),
+        planner=chosen(q, active_rounds) if planner is None else planner,
     )
 
 

@@ -14,6 +14,7 @@ from rpdp.errors import PrivacyRefusal
 from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Announcement, Policy, Silo
 from rpdp.ledger import Ledger
+from rpdp.planning import assign_allowed
 from rpdp.sampling import Randomness, Secure, Seeded
 from tests.federation.world import (
     FEATURES,
@@ -39,7 +40,7 @@ def public() -> PublicPlan:
 def silo_with(path: Path, public: PublicPlan, kind: type[Silo] = Silo) -> Silo:
     table = BudgetTable(make_ids(12, "a"), [1.0] * 12)
     ledger = Ledger.create(path / "ledger.db", table, kind="production", lifetime_delta=LIFETIME_DELTA)
-    silo = make_silo("a", public, account=ledger, kind=kind)
+    silo = make_silo("a", public, account=ledger, kind=kind, planner=assign_allowed)
     admit(silo, public, randomness=Secure())
     return silo
 
@@ -145,10 +146,10 @@ def test_seeded_runs_and_production_ledgers_do_not_mix(
 
 def test_withdrawn_in_the_middle_of_a_round(tmp_path: Path) -> None:
     """Between two local steps: drawn in all steps before, in none after."""
-    public = make_public(rounds=1, local_steps=20)
+    public = make_public(rounds=1, local_steps=20, noise_multiplier=50.0)  # so that all can afford every step
     table = BudgetTable(make_ids(12, "a"), [1.0] * 12)
     ledger = Ledger.create(tmp_path / "ledger.db", table, kind="production", lifetime_delta=LIFETIME_DELTA)
-    silo = make_silo("a", public, account=ledger, q=1.0, records=make_records(12))
+    silo = make_silo("a", public, account=ledger, records=make_records(12), planner=assign_allowed)
     admit(silo, public, randomness=Secure())
     asked = 0
     whom = ledger.switched_off

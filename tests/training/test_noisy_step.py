@@ -18,8 +18,9 @@ from scipy import stats
 from torch import Tensor, nn
 
 from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.experiments.models.losses import binary_loss
 from rpdp.sampling import Secure, Seeded
-from rpdp.training import FlatModel, NoisyStep, Records, StepSettings, grid_spacing, make_kernel
+from rpdp.training import BadRecordWarning, FlatModel, NoisyStep, Records, StepSettings, grid_spacing, make_kernel
 from rpdp.training.noise import BLOCK, release_
 
 FALSE_ALARM = 1e-6
@@ -187,3 +188,60 @@ def test_an_optimiser_of_other_tensors_is_refused() -> None:
     other = torch.optim.SGD(step.kernel.model.module.parameters(), lr=0.1)
     with pytest.raises(InputError, match=r"exactly \[model.values\]"):
         NoisyStep(step.kernel, other, SETTINGS, Seeded(0))
+
+
+# Records that model or loss cannot take
+
+
+def picky(output: Tensor, targets: Tensor) -> Tensor:
+    """Fails as cross entropy does on a label out of range."""
+    if (targets > 1).any():
+        raise IndexError("Target 7 is out of bounds.")
+    return binary_loss(output, targets)
+
+
+@pytest.mark.parametrize("micro_batch", [100, 4])
+def test_a_record_that_makes_the_loss_fail_contributes_zero(micro_batch: int) -> None:
+    """The release is that of the other records, with the same noise; stopping would tell that it was drawn."""
+    inputs, targets = torch.randn(12, 3, generator=torch.Generator().manual_seed(1)), torch.arange(12) % 2
+    damaged = targets.clone()
+    damaged[9] = 7
+    releases = []
+    for labels, drawn in ((damaged, np.arange(12)), (targets, np.delete(np.arange(12), 9))):
+        model = FlatModel(nn.Linear(3, 1))
+        with torch.no_grad():
+            model.values.zero_()
+        records = Records.of(inputs, labels)
+        kernel = make_kernel(model, picky, records)
+        settings = StepSettings(1.0, 1e-3, 1.0, micro_batch)
+        step = NoisyStep(kernel, torch.optim.SGD([model.values], lr=1.0), settings, Seeded(3))
+        if labels is damaged:
+            with pytest.warns(BadRecordWarning):
+                assert step.release(records, drawn).count == 12
+        else:
+            step.release(records, drawn)
+        assert model.values.grad is not None
+        releases.append(model.values.grad.clone())
+    assert (releases[0] - releases[1]).abs().max() < 0.01  # ten standard deviations of the noise, a hundredth of L
+
+
+def test_a_machine_without_memory_stops_the_step() -> None:
+    """The control: what is not about a record is not swallowed."""
+    records = Records.of(torch.randn(4, 3), torch.zeros(4))
+    model = FlatModel(nn.Linear(3, 1))
+    loss = Failing()
+    kernel = make_kernel(model, loss, records)
+    loss.is_armed = True
+    step = NoisyStep(kernel, torch.optim.SGD([model.values], lr=1.0), StepSettings(1.0, 1.0, 1.0), Seeded(3))
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        step.release(records, np.arange(4))
+    assert model.values.grad is None
+
+
+class Failing:
+    is_armed = False
+
+    def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
+        if self.is_armed:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return binary_loss(output, targets)

@@ -132,10 +132,10 @@ class Comparison:
         return [run.score.mean_over_silos for run in self.methods[method] if run.score]
 
     def over_budget(self, method: str) -> int:
-        """Records, over all seeds, that spend more than they allow.
+        """Records, over all seeds, that spend more than they allow: as their silos counted, and as the plans say.
 
-        What they allow is taken from the first method's run of the same seed on the same records, since some methods
-        plan with a level of their own; where there is none, from the method's own plan.
+        Some methods plan with a level of their own; what records allow is then taken from the first method's run of the
+        same seed on the same records.
         """
         return sum(self._over_budget(run) for run in self.methods[method])
 
@@ -154,7 +154,7 @@ class Comparison:
             (one for one in self.methods[self.name] if one.seed == run.seed and self.same_records(run, one)), run
         )
         return sum(
-            int((~(view.plan.cost <= own.silos[silo].plan.budget) | _priceless(view)).sum())
+            max(view.overdrawn, int((~(view.plan.cost <= own.silos[silo].plan.budget) | _priceless(view)).sum()))
             for silo, view in run.silos.items()
         )
 

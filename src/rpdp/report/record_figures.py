@@ -49,7 +49,7 @@ def budget_card(records: AllRecords) -> Card:
     figure.update_xaxes(**LOG)
     figure.update_yaxes(**LOG)
     in_report(figure, x="budget ε of a record", y="cost ε of the run")
-    over = int((~(plan.cost <= plan.budget)).sum())
+    over = max(records.overdrawn, int((~(plan.cost <= plan.budget)).sum()))
     text = (
         f"{len(plan):,} records, {over:,} over budget, {plan.left_out:,} sit out. Larger marks stand for more records."
     )

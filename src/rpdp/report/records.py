@@ -24,12 +24,14 @@ class AllRecords:
         draws: How often each record was drawn.
         expected: How often on average, given the rounds that its silo joined.
         correct: Whether the final model is right on it, if that was measured.
+        overdrawn: How many the plan costs more than they allow.
     """
 
     plan: SiloPlan
     draws: NDArray[np.int64]
     expected: NDArray[np.float64]
     correct: NDArray[np.bool_] | None
+    overdrawn: int
 
     @classmethod
     def of(cls, run: RunResult) -> AllRecords | None:
@@ -53,6 +55,7 @@ class AllRecords:
             draws=np.concatenate([view.draws for view in views]),
             expected=np.concatenate([view.expected_draws for view in views]),
             correct=np.concatenate(answers) if len(answers) == len(views) else None,
+            overdrawn=sum(view.overdrawn for view in views),
         )
 
     @property

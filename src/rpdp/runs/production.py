@@ -49,6 +49,9 @@ def _missing(spec: RunFile) -> list[str]:
         '[run] id = "…", its name in the ledgers': spec.run.id,
         '[ledgers] with silo = "path of its production ledger"': spec.ledgers,
         'budgets.files = {silo = "budgets.csv"} (made-up budgets bind nobody)': spec.budgets.files,
+        "budgets.records_per_silo, declared: a count of the real records would become public": (
+            spec.budgets.records_per_silo
+        ),
         "[policy] lifetime_delta, the δ that records allow over all runs": spec.policy.lifetime_delta,
         "[policy] max_runs, how many runs the silos admit in all": spec.policy.max_runs,
     }

@@ -19,12 +19,13 @@ from rpdp.training.kernel import CLIP_SLACK, ClippedSum, Kernel, PerRecordLoss
 from rpdp.training.loop import LoopKernel
 from rpdp.training.noise import grid_spacing
 from rpdp.training.records import Records
-from rpdp.training.step import NoisyStep, StepDiagnostics, StepSettings
+from rpdp.training.step import BadRecordWarning, NoisyStep, StepDiagnostics, StepSettings
 from rpdp.training.vmapped import VmapKernel
 
 __all__ = [
     "CLIP_SLACK",
     "AffineKernel",
+    "BadRecordWarning",
     "CentralResult",
     "ClippedSum",
     "Finding",

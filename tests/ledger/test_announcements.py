@@ -111,6 +111,9 @@ class Redrawing(Silo):
         stored = super().begin(announcement)
         return Secure().coin(0.5) if stored is False else stored
 
+    def claim(self, announcement: Announcement) -> None:
+        """It asks nobody whether it may train."""
+
     def finish(self, trained):  # type: ignore[no-untyped-def]
         return trained.update
 

@@ -11,6 +11,7 @@ import pytest
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Action, Ledger, StewardKey
+from rpdp.ledger.identity import HASH_BYTES
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 
@@ -232,3 +233,23 @@ def test_a_stewards_key_is_kept_from_others(tmp_path: Path) -> None:
     (tmp_path / "a.key").chmod(0o640)
     with pytest.raises(PrivacyRefusal, match="read by others"):
         StewardKey.read(tmp_path / "a.key", "open sesame")
+
+
+@pytest.mark.parametrize("value", [-1.0, 1001.0, float("inf")])
+def test_an_action_with_an_impossible_budget_is_not_read(value: float) -> None:
+    """Whoever wrote it into the inbox: a negative budget must not reach a plan."""
+    header = b'{"at":"","kind":"lower","ledger":"","name":"a","reason":"","records":1}\n'
+    body = header + bytes(HASH_BYTES) + np.array([value, np.nan]).tobytes()
+    with pytest.raises(ValueError, match="a budget outside 0 … 1000"):
+        Action.from_body(body, b"")
+    fine = header + bytes(HASH_BYTES) + np.array([0.5, np.nan]).tobytes()
+    assert Action.from_body(fine, b"").epsilon.tolist() == [0.5]
+
+
+def test_looking_at_another_table_does_not_move_positions(writer: Ledger, steward: Ledger, table: BudgetTable) -> None:
+    """Positions are those of the run, whatever else somebody looks at in the same process."""
+    steward.withdraw(["r0"])
+    assert writer.switched_off().tolist() == [0]
+    turned = table.arranged(table.ids.to_pylist()[::-1])
+    assert writer.left(turned, LIFETIME_DELTA).epsilon[-1] == 0.0
+    assert writer.switched_off().tolist() == [0]

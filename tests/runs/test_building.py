@@ -95,7 +95,7 @@ def test_notes_of_the_plan(tmp_path: Path) -> None:
     assert built(tmp_path).public.notes == (TESTED,)
     tuned = built(tmp_path, ("training.tuned", "true"), ("budgets.records_per_silo", None))
     assert tuned.public.notes[:2] == (TESTED, TUNED)
-    assert "treated as public: the mean number of training records of a silo, 40" in tuned.public.notes[2]
+    assert "mean number of training records of a silo, 40" in tuned.public.notes[2]
     minimum = built(tmp_path, method="minimum").public
     assert "not covered: the ε of method minimum" in minimum.notes[1]
     assert built(tmp_path, ("task.data", "without_tests")).public.notes == ()

@@ -47,7 +47,7 @@ class Checkpoint:
         tensors |= {f"backbone/{name}": tensor.contiguous() for name, tensor in self.backbone.items()}
         tensors |= {f"draws/{silo}": torch.from_numpy(draws.copy()) for silo, draws in self.draws.items()}
         meta = {"format": FORMAT, "run": self.run, "rounds": json.dumps([asdict(log) for log in self.rounds])}
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # who knows the draws undoes the amplification
         fresh = directory / f".{NAME}.new"
         save_file(tensors, fresh, metadata=meta)
         fresh.replace(directory / NAME)

@@ -56,7 +56,7 @@ def run_production(
         run: The id of the run; a new run needs a new one.
         evaluation: Test records that are public; without it no accuracy is measured.
         on_round: Called after every round, for progress.
-        checkpoint: A directory for the server's state, kept after every round.
+        checkpoint: A directory for the state after every round. It also holds how often records were drawn: sensitive.
         heads: Where the server keeps the newest public head of every ledger, over all runs; by default a file in
             `checkpoint`. A ledger older than its head is refused before anything is asked of any silo.
     """

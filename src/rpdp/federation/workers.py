@@ -80,7 +80,7 @@ class Forked:
         for _ in range(workers):
             here, there = context.Pipe()
             process = context.Process(target=_serve, args=(there, [*self._links, here], jobs), daemon=True)
-            process.start()
+            start_process(process)
             there.close()
             self._links.append(here)
             self._processes.append(process)
@@ -154,6 +154,15 @@ def fork_context() -> multiprocessing.context.ForkContext:
     """Processes by fork, after loading what every optimiser loads at its first step: once, not in each process."""
     import_module("torch._dynamo")
     return multiprocessing.get_context("fork")
+
+
+def start_process(process: ForkProcess) -> None:
+    """Start a process with Ctrl-C held back: raised inside the machinery of a fork it would be lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rpdp.budgets.validation import LARGEST_EPSILON
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger.chain import canonical
 from rpdp.ledger.identity import HASH_BYTES, as_bytes, from_bytes
@@ -108,6 +109,8 @@ class Action:
         if header["kind"] not in KINDS or len(arrays) != count * (HASH_BYTES + 16):
             raise ValueError(f"{header['kind']!r} of {count} records in {len(arrays)} bytes")
         budgets = np.frombuffer(arrays, "<f8", offset=count * HASH_BYTES).astype(np.float64)
+        if not (np.isnan(budgets) | ((budgets >= 0.0) & (budgets <= LARGEST_EPSILON))).all():
+            raise ValueError(f"a budget outside 0 … {LARGEST_EPSILON:g}")
         return cls(
             header["kind"],
             str(header["ledger"]),

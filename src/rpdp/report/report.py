@@ -51,6 +51,7 @@ def write_report(
     title = title or (f"{comparison.facts.task}: {_TITLE.lower()}" if comparison.facts.task else _TITLE)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600 if comparison.for_silo else 0o644)
     path.write_text(page(title, [*_head(comparison, title), *_body(comparison)]), encoding="utf-8")
     return path
 

@@ -46,8 +46,8 @@ def declared(spec: RunFile, silos: Mapping[str, SiloSource], ceiling: float) -> 
     if records is None:
         records = max(1, round(float(np.mean([len(held.train) for held in silos.values()]))))
         note = (
-            f"treated as public: the mean number of training records of a silo, {records:,}; declare "
-            "budgets.records_per_silo to have it covered"
+            f"not covered: the normaliser comes from the mean number of training records of a silo, {records:,}; "
+            "declare budgets.records_per_silo to have it covered"
         )
     return Declared(sample, records, ceiling), note
 

@@ -10,7 +10,7 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
 from rpdp.errors import RpdpError
-from rpdp.federation.workers import fork_context
+from rpdp.federation.workers import fork_context, start_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class _Running:
         context = fork_context()
         self.link, there = context.Pipe(duplex=False)
         self._process: ForkProcess = context.Process(target=_work, args=(job, there))
-        self._process.start()
+        start_process(self._process)
         there.close()
 
     def finish(self) -> None:

@@ -159,7 +159,7 @@ def _read_model(path: Path) -> Tensor:
 
 
 def _write_view(view: SiloView, directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     view.plan.write(directory / "silo-plan.parquet")
     columns: dict[str, Any] = {"record": view.plan.ids, "draws": view.draws, "expected_draws": view.expected_draws}
     if view.correct is not None:

@@ -168,6 +168,19 @@ def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
     assert steward.runs("a") == [("spring", 3), ("summer", 3)]
 
 
+def test_a_used_ledger_that_the_server_does_not_know_is_refused(steward: Steward) -> None:
+    """Without its memory the server could not tell a restored backup; with it, the same run goes through."""
+    steward.creates()
+    assert steward.types("train", steward.writes()) == 0
+    kept = Path("study/heads.json").rename("kept.json")
+    later = steward.writes(("run.id", '"summer"'), name="later.toml")
+    assert steward.types("train", later) == 3
+    assert "silo a: its ledger has earlier runs (spring)" in steward.err
+    assert steward.runs("a") == [("spring", 3)]
+    kept.rename("study/heads.json")
+    assert steward.types("train", later) == 0
+
+
 def test_the_steward_hears_what_would_let_records_in(steward: Steward) -> None:
     steward.creates()
     assert steward.types("train", steward.writes(("privacy.noise_multiplier", "20"))) == 0  # q = 1 leaves something

@@ -202,7 +202,7 @@ class LocalRun:
         correction: NDArray[np.float32],
     ) -> tuple[bytes, NDArray[np.int64]]:
         told = Announcement(run, plan, number, _tensor(values), None if correction is None else _tensor(correction))
-        trained = self._silos[name].compute(told, withdrawn)
+        trained = self._silos[name]._compute(told, withdrawn)  # claimed by the process that keeps the accounts
         return trained.update.to_bytes(), trained.draws
 
     def _hits(self, name: str, values: NDArray[np.float32]) -> int:

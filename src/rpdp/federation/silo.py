@@ -201,10 +201,10 @@ class Silo:
         payload = self.account.stored(run.name, number)
         return False if payload is None else Update.from_bytes(self.name, payload)
 
-    def train(self, announcement: Announcement, withdrawn: Sequence[int] | NDArray[np.int64] = ()) -> Trained:
+    def train(self, announcement: Announcement) -> Trained:
         """The noisy local steps of a round that `begin` said to train: once, on the model of its announcement."""
         self.claim(announcement)
-        return self.compute(announcement, withdrawn)
+        return self._compute(announcement)
 
     def claim(self, announcement: Announcement) -> None:
         """Take the right to train a round that `begin` opened; there is one, and only for the announced model."""
@@ -218,7 +218,7 @@ class Silo:
         del run.open[announcement.round]
         run.training.add(announcement.round)
 
-    def compute(self, announcement: Announcement, withdrawn: Sequence[int] | NDArray[np.int64] = ()) -> Trained:
+    def _compute(self, announcement: Announcement, withdrawn: Sequence[int] | NDArray[np.int64] = ()) -> Trained:
         """The work of a claimed round, which may be done in a forked worker; changes no account.
 
         `withdrawn` are records not to draw, beside those the account knows of: in a forked worker it knows no news.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rpdp
-from rpdp.errors import InputError
+from rpdp.errors import InputError, RpdpError
 from rpdp.federation import run_production, simulate
 from rpdp.runs.building import Built, build
 from rpdp.runs.code import digest_of_code
@@ -86,7 +86,7 @@ def execute_for_real(
     heads: Path,
 ) -> RunResult:
     """Run a federation whose silos stand on ledgers."""
-    with _stopped(), _told_once(on_remark):
+    with _stopped_for_real(), _told_once(on_remark):
         return run_production(
             built.model,
             built.source.loss,
@@ -106,6 +106,18 @@ def _stopped() -> Iterator[None]:
         yield
     except RuntimeError as error:  # torch, in somebody's model or with somebody's numbers
         raise InputError(f"training stopped: {str(error).splitlines()[0]}; no model was released") from error
+
+
+@contextmanager
+def _stopped_for_real() -> Iterator[None]:
+    """Without the words of torch, which may quote data."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RpdpError(
+            f"training stopped ({type(error).__name__}). Rounds that were charged stay charged, updates that were "
+            "released stay released; mend the cause and go on with --resume"
+        ) from error
 
 
 @contextmanager

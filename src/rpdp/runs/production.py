@@ -74,6 +74,7 @@ def opened_ledgers(spec: RunFile, run: str, *, resume: bool) -> Iterator[dict[st
             for silo, path in sorted(spec.ledgers.items())
         }
         _require_new(ledgers, run, resume=resume)
+        _require_known(ledgers, heads, run, heads_of(spec))
         yield ledgers
 
 
@@ -105,3 +106,14 @@ def _require_new(ledgers: Mapping[str, Ledger], run: str, *, resume: bool) -> No
             f"run.id={run!r} is in the ledger of {', '.join(known)} already: go on with that run (--resume), or give a "
             "new run a new id"
         )
+
+
+def _require_known(ledgers: Mapping[str, Ledger], heads: Mapping[str, PublicHead], run: str, path: Path) -> None:
+    """Refuse a ledger with other runs of which the server remembers nothing: a restored backup would look like that."""
+    for silo, ledger in ledgers.items():
+        others = sorted({status.run for status in ledger.status().runs} - {run})
+        if others and silo not in heads:
+            raise PrivacyRefusal(
+                f"silo {silo}: its ledger has earlier runs ({', '.join(others)}), and {path} knows none of them; an "
+                "older state of it could not be told from the newest. Put the heads.json of those runs there first"
+            )

@@ -55,7 +55,7 @@ def test_a_slow_kernel_is_mentioned_once(rpdp: Command, tmp_path: Path) -> None:
         ([("task.data", "one_empty")], 2, "silo b: it has no training records"),
         ([("task.model", "Hard")], 2, "not differentiable"),
         ([("task.model", "batchnorm")], 3, "BatchNorm1d"),
-        ([("privacy.lifetime_delta", "1e-9")], 3, "beyond this silo's policy"),
+        ([("policy.lifetime_delta", "1e-9")], 3, "beyond this silo's policy"),
         ([("privacy.detla", "1e-3")], 2, "run.toml: privacy.detla is not a setting; did you mean privacy.delta?"),
         ([("training.learning_rate", "-1")], 2, "run.toml: training.learning_rate=-1.0 must be positive"),
     ],

@@ -37,12 +37,14 @@ def silo_plan(public: PublicPlan, silo: str, records: int, levels: Sequence[floa
     return public.assign(BudgetTable([f"{silo}-{row}" for row in range(records)], budgets))
 
 
-def view(plan: SiloPlan, joined: Sequence[int] = (1, 3), seed: int = 0, scored: bool = True) -> SiloView:
+def view(
+    plan: SiloPlan, joined: Sequence[int] = (1, 3), seed: int = 0, scored: bool = True, overdrawn: int = 0
+) -> SiloView:
     rng = np.random.default_rng(seed)
     trials = len(joined) * plan.public.schedule.local_steps
     draws = rng.binomial(trials, plan.q).astype(np.int64)
     correct = rng.random(len(plan)) < 0.8
-    return SiloView(plan, tuple(joined), draws, plan.q * trials, correct if scored else None)
+    return SiloView(plan, tuple(joined), draws, plan.q * trials, correct if scored else None, overdrawn)
 
 
 def unpriced(plan: SiloPlan) -> SiloPlan:

@@ -130,7 +130,7 @@ def test_another_run_file_is_not_resumed(spec: RunFile, tmp_path: Path) -> None:
         (("task.model", "Hard"), InputError),
         (("task.model", "batchnorm"), PrivacyRefusal),
         (("task.loss", "mean_loss"), InputError),
-        (("privacy.lifetime_delta", "1e-9"), PrivacyRefusal),
+        (("policy.lifetime_delta", "1e-9"), PrivacyRefusal),
     ],
 )
 def test_a_refused_run_leaves_nothing(tmp_path: Path, change: Change, kind: type[Exception]) -> None:

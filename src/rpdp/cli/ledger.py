@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
-from rpdp.cli.output import notes, print_json, print_table, refuse_overwriting, say, say_line
+from rpdp.cli.ledger_words import show_overview
+from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
 from rpdp.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from rpdp.ledger import Action, Ledger
     from rpdp.ledger.creation import Kind
-    from rpdp.ledger.overview import Overview
     from rpdp.ledger.progress import Progress
 
 app = typer.Typer(no_args_is_help=True)
@@ -94,7 +94,7 @@ def show(ledger: LedgerFile, as_json: options.Json = False) -> None:
     if as_json:
         print_json({"file": str(ledger), **asdict(overview)})
         return
-    _show(ledger, overview)
+    show_overview(ledger, overview)
 
 
 @app.command()
@@ -394,41 +394,3 @@ def _told(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:
         else "in force from the next local step on; the run that is writing the ledger now books it with its next round"
     )
     say(f"{ledger}: {count:,} {'record' if count == 1 else 'records'} {done}, {when}.")
-
-
-def _show(ledger: Path, overview: Overview) -> None:
-    say(
-        f"{ledger}: a {overview.kind} ledger of {overview.records:,} records, created {overview.created}; lifetime δ "
-        f"{overview.lifetime_delta:g} unless a record has its own"
-    )
-    rows = [
-        [
-            f"{group.low:g} – {group.high:g}" if group.high is not None else f"above {group.low:g}",
-            f"{group.records:,}",
-            f"{group.mean_epsilon:.4g}",
-            f"{group.mean_spent:.4g}",
-            f"{group.exhausted:,}",
-            f"{group.off:,}",
-        ]
-        for group in overview.groups
-    ]
-    print_table("Budgets in force", ["ε", "records", "mean ε", "mean spent", "nothing left", "not drawn"], rows)
-    runs = [
-        [
-            run.status.run,
-            f"{run.status.announced} / {run.status.rounds}",
-            f"{len(run.status.joined)}",
-            f"{len(run.status.released)}",
-            f"{run.drawn:,}",
-            f"{run.mean_cost:.4g}",
-            f"{run.largest_cost:.4g}",
-            f"{run.delta:g}",
-        ]
-        for run in overview.runs
-    ]
-    columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ"]
-    print_table("Runs", columns, runs) if runs else say("No run was admitted yet.")
-    say(
-        f"{overview.withdrawn:,} withdrawn · {overview.never_used:,} never used · {overview.events:,} events · "
-        f"{overview.pending_actions:,} steward actions waiting to be booked"
-    )

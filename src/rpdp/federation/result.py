@@ -53,7 +53,7 @@ class SiloView:
     draws: NDArray[np.int64]
     expected_draws: NDArray[np.float64]
     correct: NDArray[np.bool_] | None
-    overdrawn: int = 0
+    overdrawn: int
 
 
 @dataclass(frozen=True)

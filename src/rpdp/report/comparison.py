@@ -132,12 +132,8 @@ class Comparison:
         return [run.score.mean_over_silos for run in self.methods[method] if run.score]
 
     def over_budget(self, method: str) -> int:
-        """Records, over all seeds, that spend more than they allow: as their silos counted, and as the plans say.
-
-        Some methods plan with a level of their own; what records allow is then taken from the first method's run of the
-        same seed on the same records.
-        """
-        return sum(self._over_budget(run) for run in self.methods[method])
+        """Records, over all seeds, that spend more than they allow, as their silos counted."""
+        return sum(view.overdrawn for run in self.methods[method] for view in run.silos.values())
 
     def records(self, method: str) -> int:
         """Records over all seeds."""
@@ -147,15 +143,6 @@ class Comparison:
         """Whether two runs trained on the same records in the same order."""
         return run.silos.keys() == other.silos.keys() and all(
             view.plan.ids.equals(other.silos[silo].plan.ids) for silo, view in run.silos.items()
-        )
-
-    def _over_budget(self, run: RunResult) -> int:
-        own = next(
-            (one for one in self.methods[self.name] if one.seed == run.seed and self.same_records(run, one)), run
-        )
-        return sum(
-            max(view.overdrawn, int((~(view.plan.cost <= own.silos[silo].plan.budget) | _priceless(view)).sum()))
-            for silo, view in run.silos.items()
         )
 
 

@@ -49,9 +49,9 @@ def budget_card(records: AllRecords) -> Card:
     figure.update_xaxes(**LOG)
     figure.update_yaxes(**LOG)
     in_report(figure, x="budget ε of a record", y="cost ε of the run")
-    over = max(records.overdrawn, int((~(plan.cost <= plan.budget)).sum()))
     text = (
-        f"{len(plan):,} records, {over:,} over budget, {plan.left_out:,} sit out. Larger marks stand for more records."
+        f"{len(plan):,} records, {records.overdrawn:,} over budget, {plan.left_out:,} sit out. Larger marks stand for "
+        "more records."
     )
     return Card("budgets", "Budget and cost of every record", text, figure)
 

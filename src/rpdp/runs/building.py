@@ -177,8 +177,6 @@ def _silos(
 def _policy(spec: RunFile, public: PublicPlan) -> Policy:
     """The silos' limits: those of the file, and this plan itself where it names none."""
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
-    if spec.privacy.lifetime_delta is not None:
-        given["lifetime_delta"] = spec.privacy.lifetime_delta
     return replace(Policy.of(public), **given)
 
 

@@ -124,8 +124,6 @@ class RunFile:
             raise InputError(f"budgets.overrides: {error}") from None
         if not self.run.is_production:
             self.check_seeds(self.run.seeds)
-        if self.policy.lifetime_delta is not None and self.privacy.lifetime_delta is not None:
-            raise InputError("privacy.lifetime_delta and policy.lifetime_delta are the same limit: give one of them")
 
     @property
     def built_in(self) -> Task | None:

@@ -97,7 +97,6 @@ class PrivacySection:
     noise_multiplier: float | None = setting(require_positive, None)
     accountant: Accountant = setting(one_of(*ACCOUNTANTS), "pld")  # noqa: RUF009
     estimator: str = setting(one_of(*ESTIMATORS), "certified")
-    lifetime_delta: float | None = setting(require_delta, None)
 
     def __post_init__(self) -> None:
         if (self.max_epsilon is None) == (self.noise_multiplier is None):

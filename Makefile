@@ -32,7 +32,7 @@ bench: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt $(TORCH)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,ledger,bench,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,ledger,flower,bench,dev]'
 	touch $@
 
 clean:

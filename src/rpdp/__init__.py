@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rpdp.lazy import lazy_names
+
 if TYPE_CHECKING:
     from rpdp import errors as errors
     from rpdp.accounting import PrivacyCurve as PrivacyCurve
@@ -50,12 +52,13 @@ __all__ = [
 ]
 
 
+_load = lazy_names(__name__, _HOME_OF)
+
+
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("rpdp.errors")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'rpdp' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
+    value = _load(name)
     globals()[name] = value
     return value
 

@@ -1,32 +1,48 @@
-"""Silos, server, backbones, and the simulator that runs them on one machine."""
+"""Silos, server, backbones, the simulator on one machine, and the silo agent for a federation over Flower.
+
+Names load on first use: the Flower app of a silo starts a process for every message and needs neither torch nor a plan.
+"""
 
 from __future__ import annotations
 
-from rpdp.federation.backbones import Backbone, make_backbone
-from rpdp.federation.evaluation import Evaluation, Score
-from rpdp.federation.fingerprint import model_fingerprint
-from rpdp.federation.messages import Announcement, Update
-from rpdp.federation.policy import Policy
-from rpdp.federation.production import run_production
-from rpdp.federation.result import RoundLog, RunResult, SiloView
-from rpdp.federation.server import Server
-from rpdp.federation.silo import Silo
-from rpdp.federation.simulation import simulate
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Announcement",
-    "Backbone",
-    "Evaluation",
-    "Policy",
-    "RoundLog",
-    "RunResult",
-    "Score",
-    "Server",
-    "Silo",
-    "SiloView",
-    "Update",
-    "make_backbone",
-    "model_fingerprint",
-    "run_production",
-    "simulate",
-]
+from rpdp.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from rpdp.federation.backbones import Backbone as Backbone
+    from rpdp.federation.backbones import make_backbone as make_backbone
+    from rpdp.federation.evaluation import Evaluation as Evaluation
+    from rpdp.federation.evaluation import Score as Score
+    from rpdp.federation.fingerprint import model_fingerprint as model_fingerprint
+    from rpdp.federation.messages import Announcement as Announcement
+    from rpdp.federation.messages import Update as Update
+    from rpdp.federation.policy import Policy as Policy
+    from rpdp.federation.production import run_production as run_production
+    from rpdp.federation.result import RoundLog as RoundLog
+    from rpdp.federation.result import RunResult as RunResult
+    from rpdp.federation.result import SiloView as SiloView
+    from rpdp.federation.server import Server as Server
+    from rpdp.federation.silo import Silo as Silo
+    from rpdp.federation.simulation import simulate as simulate
+
+_HOME_OF = {
+    "Announcement": "rpdp.federation.messages",
+    "Backbone": "rpdp.federation.backbones",
+    "Evaluation": "rpdp.federation.evaluation",
+    "Policy": "rpdp.federation.policy",
+    "RoundLog": "rpdp.federation.result",
+    "RunResult": "rpdp.federation.result",
+    "Score": "rpdp.federation.evaluation",
+    "Server": "rpdp.federation.server",
+    "Silo": "rpdp.federation.silo",
+    "SiloView": "rpdp.federation.result",
+    "Update": "rpdp.federation.messages",
+    "make_backbone": "rpdp.federation.backbones",
+    "model_fingerprint": "rpdp.federation.fingerprint",
+    "run_production": "rpdp.federation.production",
+    "simulate": "rpdp.federation.simulation",
+}
+
+__all__ = [*_HOME_OF]
+__getattr__ = lazy_names(__name__, _HOME_OF)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rpdp.checks import require_count, require_delta, require_fraction, require_positive
-from rpdp.errors import PrivacyRefusal
+from rpdp.errors import PrivacyRefusal, Reason
 
 if TYPE_CHECKING:
     from rpdp.planning import PublicPlan
@@ -73,7 +73,8 @@ class Policy:
         if beyond:
             raise PrivacyRefusal(
                 f"the plan goes beyond this silo's policy: {', '.join(beyond)}; nothing was reserved. Ask for a plan "
-                "inside the policy, or let the data steward change the policy"
+                "inside the policy, or let the data steward change the policy",
+                Reason.POLICY,
             )
 
 

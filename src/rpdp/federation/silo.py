@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
+from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.local import LocalTraining
 from rpdp.federation.messages import Update
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 _SAME_PRICE = 5e-3
 """Prices of one q, computed alone and among thousands (rounded up to a lattice), differ by less."""
+
+
+class TooLate(RpdpError):
+    """Training was not done at the time at which the answer is due."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,11 @@ class Silo:
         return self._admitted().plan
 
     @property
+    def model_values(self) -> Tensor:
+        """The flat model of the admitted run, as this silo has it: for its shape and type."""
+        return self._admitted().kernel.model.values.data
+
+    @property
     def accountant(self) -> BudgetAccountant:
         """Budget, cost so far and rounds left of every record. Stays here."""
         return self._admitted().accountant
@@ -157,9 +166,9 @@ class Silo:
             )
         before = {status.run: status for status in self.account.status().runs}
         self.policy.require(public, len(before.keys() - {run}))
-        public.weight(self.name)
+        self._require_member(public)
         if public.model_fingerprint not in (None, model_fingerprint(module)):
-            raise PrivacyRefusal(f"silo {self.name}: the plan is for another model than the one at hand")
+            raise PrivacyRefusal(f"silo {self.name}: the plan is for another model than the one at hand", Reason.MODEL)
         kernel = self._kernel(copy.deepcopy(module), loss)
         if run in before:
             plan = self._resumed(run, public)
@@ -201,10 +210,13 @@ class Silo:
         payload = self.account.stored(run.name, number)
         return False if payload is None else Update.from_bytes(self.name, payload)
 
-    def train(self, announcement: Announcement) -> Trained:
-        """The noisy local steps of a round that `begin` said to train: once, on the model of its announcement."""
+    def train(self, announcement: Announcement, in_time: Callable[[], bool] = lambda: True) -> Trained:
+        """The noisy local steps of a round that `begin` said to train: once, on the model of its announcement.
+
+        Before every step `in_time` is asked; if it says no, `TooLate` is raised and the round sits out.
+        """
         self.claim(announcement)
-        return self._compute(announcement)
+        return self._compute(announcement, in_time=in_time)
 
     def claim(self, announcement: Announcement) -> None:
         """Take the right to train a round that `begin` opened; there is one, and only for the announced model."""
@@ -218,7 +230,12 @@ class Silo:
         del run.open[announcement.round]
         run.training.add(announcement.round)
 
-    def _compute(self, announcement: Announcement, withdrawn: Sequence[int] | NDArray[np.int64] = ()) -> Trained:
+    def _compute(
+        self,
+        announcement: Announcement,
+        withdrawn: Sequence[int] | NDArray[np.int64] = (),
+        in_time: Callable[[], bool] = lambda: True,
+    ) -> Trained:
         """The work of a claimed round, which may be done in a forked worker; changes no account.
 
         `withdrawn` are records not to draw, beside those the account knows of: in a forked worker it knows no news.
@@ -226,8 +243,13 @@ class Silo:
         run = self._admitted()
         training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
         also = np.asarray(withdrawn, dtype=np.int64)
-        off = self.account.switched_off
-        change, draws = training.run(self.records, announcement, lambda: np.concatenate([off(), also]))
+
+        def switched_off() -> NDArray[np.int64]:
+            if not in_time():
+                raise TooLate(f"silo {self.name}: round {announcement.round} was not done in time; it sits out")
+            return np.concatenate([self.account.switched_off(), also])
+
+        change, draws = training.run(self.records, announcement, switched_off)
         return Trained(Update(self.name, announcement.round, change), draws)
 
     def finish(self, trained: Trained) -> Update:
@@ -264,7 +286,8 @@ class Silo:
         if plan.public.fingerprint != public.fingerprint:
             raise PrivacyRefusal(
                 f"silo {self.name}: run {run!r} was admitted with plan {plan.public.fingerprint[:12]}…, not with "
-                f"{public.fingerprint[:12]}…; a changed plan is a new run and needs a new name"
+                f"{public.fingerprint[:12]}…; a changed plan is a new run and needs a new name",
+                Reason.PLAN,
             )
         return plan
 
@@ -274,11 +297,25 @@ class Silo:
         except InputError as error:
             raise InputError(f"silo {self.name}: {error}") from None
 
+    def _require_member(self, public: PublicPlan) -> None:
+        try:
+            public.weight(self.name)
+        except InputError as error:
+            raise PrivacyRefusal(f"silo {self.name}: {error}", Reason.MEMBER) from None
+
     def _require_planned(self, run: _Run, announcement: Announcement) -> None:
-        if announcement.run != run.name or announcement.plan != run.plan.public.fingerprint:
+        plan, rounds = run.plan.public.fingerprint, run.plan.public.schedule.rounds
+        if announcement.run != run.name or announcement.plan != plan:
             raise PrivacyRefusal(
                 f"silo {self.name}: asked for run {announcement.run!r} and plan {announcement.plan[:12]}…, admitted is "
-                f"run {run.name!r} and plan {run.plan.public.fingerprint[:12]}…; nothing was released"
+                f"run {run.name!r} and plan {plan[:12]}…; nothing was released",
+                Reason.RUN if announcement.run != run.name else Reason.PLAN,
+            )
+        if not 1 <= announcement.round <= rounds:
+            raise PrivacyRefusal(
+                f"silo {self.name}: asked for round {announcement.round} of run {run.name!r}, which has the rounds 1 … "
+                f"{rounds}; nothing was released",
+                Reason.ROUND,
             )
         for name, given in (("values", announcement.values), ("correction", announcement.correction)):
             if given is not None:
@@ -288,14 +325,17 @@ class Silo:
         if given.shape != own.shape or given.dtype != own.dtype:
             raise PrivacyRefusal(
                 f"silo {self.name}: the server sent {name} of {given.dtype} and shape {tuple(given.shape)}, the model "
-                f"has {own.dtype} and {tuple(own.shape)}; nothing was released"
+                f"has {own.dtype} and {tuple(own.shape)}; nothing was released",
+                Reason.SHAPE,
             )
         if not bool(given.isfinite().all()):
-            raise PrivacyRefusal(f"silo {self.name}: the server sent {name} that are not finite; nothing was released")
+            raise PrivacyRefusal(
+                f"silo {self.name}: the server sent {name} that are not finite; nothing was released", Reason.VALUES
+            )
 
     def _admitted(self) -> _Run:
         if self._run is None:
-            raise PrivacyRefusal(f"silo {self.name}: no run was admitted")
+            raise PrivacyRefusal(f"silo {self.name}: no run was admitted", Reason.RUN)
         return self._run
 
 

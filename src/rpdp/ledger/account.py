@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rpdp.errors import PrivacyRefusal
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable, RecordBudgets
+    from rpdp.ledger.chain import PublicHead
     from rpdp.planning import SiloPlan
 
 
@@ -107,3 +110,11 @@ class Account(ABC):
     @abstractmethod
     def status(self) -> AccountStatus:
         """All runs, for the steward."""
+
+    def public_head(self) -> PublicHead | None:
+        """How far its public events go, for the server to keep; None where nothing is kept durably."""
+        return None
+
+    def acknowledge(self, head: PublicHead) -> None:
+        """Refuse if this account is older than, or another than, what the server has seen of it."""
+        raise PrivacyRefusal(f"the server knows ledger {head.ledger!r}, and this account is none")

@@ -1,0 +1,289 @@
+"""The agent's mind: from one request to one answer, whoever asks and in whatever order.
+
+The server is not trusted. The agent decodes strictly, hands what is well formed to the `Silo`, which keeps the promise,
+and answers with an update, "sat-out", or one fixed word of refusal; everything else goes to the silo's own log. No
+refusal depends on the content of a record, and from the charge of a round on whatever goes wrong (a model that runs out
+of memory, a full disk, a late end) looks like sitting it out. Answers leave at a public time (privacy.md, rule 14).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
+from rpdp.federation.agent.protocol import Frame, refused
+from rpdp.federation.fingerprint import model_fingerprint
+from rpdp.federation.messages import Announcement, Update
+from rpdp.federation.silo import TooLate
+from rpdp.ledger.chain import PublicHead
+from rpdp.planning import PublicPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from torch import Tensor, nn
+
+    from rpdp.federation.silo import Silo, Trained
+    from rpdp.sampling import Randomness
+    from rpdp.training import PerRecordLoss
+
+LOG = logging.getLogger("rpdp.silo")
+
+_FACTS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "hello": {},
+    "admit": {"run": str, "plan": dict, "head": (dict, type(None))},
+    "round": {"run": str, "plan": str, "round": int, "correction": bool, "head": (dict, type(None))},
+}
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class AllowedModel:
+    """A model of the silo's own installation that it agrees to train, and the loss that goes with it."""
+
+    module: nn.Module
+    loss: PerRecordLoss
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprint", model_fingerprint(self.module))
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When answers leave.
+
+    Attributes:
+        release_after: Seconds after a request arrives at which its answer leaves, whatever it is; a round that is not
+            trained by then sits out. None: when they are ready, and the time they take is not covered.
+        clock: Seconds that only grow.
+        sleep: Waits.
+    """
+
+    release_after: float | None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def left(self, arrived: float) -> float | None:
+        """Seconds until the answer to what arrived then is due; None where it may take any time."""
+        return None if self.release_after is None else max(arrived + self.release_after - self.clock(), 0.0)
+
+    def in_time(self, arrived: float) -> bool:
+        """Whether that answer is not due yet."""
+        return self.left(arrived) != 0.0
+
+    def hold(self, arrived: float) -> None:
+        """Wait until the answer is due; one that is late waits for the next multiple of that time."""
+        if self.release_after is not None:
+            passed = self.clock() - arrived
+            multiple = max(1, int(np.ceil(passed / self.release_after)))
+            self.sleep(max(multiple * self.release_after - passed, 0.0))
+
+
+class Agent:
+    """Answers for one silo.
+
+    Guarantee: whatever frames arrive, in any order and from any number of connections, no record spends more than its
+    budget, nothing leaves but updates that were charged and stored before, heads of public events, and fixed words.
+
+    Args:
+        silo: With its account: a production ledger, or an account for simulations in tests.
+        models: What may be trained here, by fingerprint; code never comes from a server.
+        randomness: Makes the randomness of an admitted run: `Secure`, or a seeded one in tests.
+        timing: When answers leave.
+        closed_runs: Runs that this silo takes no part in any more.
+        patience: Seconds that a request waits for its turn before it is refused as busy.
+        threads: For torch. With one, a seeded silo gives the same bits as in the simulator.
+    """
+
+    def __init__(
+        self,
+        silo: Silo,
+        models: Sequence[AllowedModel],
+        randomness: Callable[[], Randomness],
+        timing: Timing,
+        *,
+        closed_runs: Sequence[str] = (),
+        patience: float = 60.0,
+        threads: int = 1,
+    ) -> None:
+        if not models:
+            raise InputError(f"silo {silo.name}: no model is allowed; name at least one")
+        self.silo = silo
+        self._models = {model.fingerprint: model for model in models}
+        self._randomness = randomness
+        self._timing = timing
+        self._closed = frozenset(closed_runs)
+        self._patience = patience
+        self._turn = threading.Lock()
+        self._trainer = ThreadPoolExecutor(1, "training", torch.set_num_threads, (threads,))
+        self._training: Future[Trained] | None = None
+
+    def close(self) -> None:
+        """Stop: a round that is being trained sits out, charged."""
+        self._trainer.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def most_payload(self) -> int:
+        """The largest payload that any request of an allowed model has: the model and a correction."""
+        return 2 * max(_trainable_bytes(model.module) for model in self._models.values())
+
+    def answer(self, request: Frame) -> Frame:
+        """The answer to a request, at the time at which it is due."""
+        arrived = self._timing.clock()
+        try:
+            with self._my_turn():
+                answer = self._decide(request, arrived)
+        except PrivacyRefusal as refusal:
+            LOG.warning("refused (%s): %s", refusal.reason, refusal)
+            return refused(refusal.reason)
+        except (RpdpError, RuntimeError, OSError, ValueError, ArithmeticError) as error:
+            LOG.exception("failed: %s", type(error).__name__)
+            return refused(Reason.FAILED)
+        if request.kind != "hello":
+            self._timing.hold(arrived)
+        return answer
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        until = time.monotonic() + self._patience
+        if not self._turn.acquire(timeout=self._patience):
+            raise PrivacyRefusal("another request is being answered", Reason.BUSY)
+        try:
+            if self._training is not None and wait([self._training], until - time.monotonic()).not_done:
+                raise PrivacyRefusal("the step of a round that is too late is not over", Reason.BUSY)
+            yield
+        finally:
+            self._turn.release()
+
+    def _decide(self, request: Frame, arrived: float) -> Frame:
+        facts = _checked(request)
+        if request.kind == "hello":
+            simulated = self.silo.account.is_simulation
+            return self._told("hello", silo=self.silo.name, is_simulation=simulated)
+        run = facts["run"]
+        if run in self._closed:
+            raise PrivacyRefusal(f"run {run!r} is closed in this silo's settings", Reason.CLOSED_RUN)
+        if request.kind == "admit":
+            return self._admit(run, facts["plan"], facts["head"])
+        return self._round(facts, request.payload, arrived)
+
+    def _admit(self, run: str, plan: dict[str, Any], head: dict[str, Any] | None) -> Frame:
+        public = _plan(plan)
+        model = self._models.get(public.model_fingerprint or "")
+        if model is None:
+            raise PrivacyRefusal(
+                f"the plan is for model {public.model_fingerprint!r}; allowed are {', '.join(self._models)}",
+                Reason.MODEL,
+            )
+        statuses = self.silo.account.status().runs
+        going = [one.run for one in statuses if one.announced < one.rounds and one.run not in {run, *self._closed}]
+        if going:
+            raise PrivacyRefusal(
+                f"run {run!r} is asked for while run {going[0]!r} is not over; if that was given up, add it to "
+                "closed_runs in the silo's settings",
+                Reason.OTHER_RUN,
+            )
+        self._acknowledge(run, head)
+        self.silo.admit(run, public, model.module, model.loss, self._randomness())
+        LOG.info("admitted run %r, plan %s…", run, public.fingerprint[:12])
+        return self._told("admitted")
+
+    def _round(self, facts: dict[str, Any], payload: bytes, arrived: float) -> Frame:
+        announcement = _announcement(facts, payload, self.silo.model_values)
+        self._acknowledge(facts["run"], facts["head"])
+        begun = self.silo.begin(announcement)
+        update = begun if isinstance(begun, Update) else None
+        if begun is True:
+            update = self._train(announcement, arrived)
+        LOG.info("run %r, round %d: %s", announcement.run, announcement.round, "released" if update else "sat out")
+        if update is None:
+            return self._told("sat-out")
+        return self._told("update", payload=update.to_bytes())
+
+    def _train(self, announcement: Announcement, arrived: float) -> Update | None:
+        """The update of a charged round; None if it could not be made or stored in time, and then it never is."""
+        self._training = self._trainer.submit(self.silo.train, announcement, lambda: self._timing.in_time(arrived))
+        try:
+            return self.silo.finish(self._training.result(self._timing.left(arrived)))
+        except (TooLate, TimeoutError):
+            LOG.warning("round %d was not trained in time; it sits out, charged: see release_after", announcement.round)
+        except Exception:  # whatever it is, it may come from a record, and must look like sitting out
+            LOG.exception("round %d could not be trained; it sits out, charged", announcement.round)
+        return None
+
+    def _acknowledge(self, run: str, head: dict[str, Any] | None) -> None:
+        """Refuse to go on with a ledger that is older than what the server has seen of it."""
+        if head is None:
+            self._require_unused(run)
+            return
+        try:
+            self.silo.account.acknowledge(PublicHead.from_json(json.dumps(head)))
+        except (PrivacyRefusal, InputError) as error:
+            raise PrivacyRefusal(str(error), Reason.HEAD) from None
+
+    def _require_unused(self, run: str) -> None:
+        """A server that knows no head could not tell an old state of a ledger from the newest."""
+        others = [status.run for status in self.silo.account.status().runs if status.run != run]
+        if self.silo.account.public_head() is not None and others:
+            raise PrivacyRefusal(
+                f"the ledger has runs ({', '.join(others)}) of which the server knows nothing; an older state could "
+                "not be told from the newest. Let the server have the heads.json of those runs",
+                Reason.HEAD,
+            )
+
+    def _told(self, kind: str, payload: bytes = b"", **facts: object) -> Frame:
+        head = self.silo.account.public_head()
+        return Frame({"kind": kind, "head": None if head is None else asdict(head), **facts}, payload)
+
+
+def _checked(request: Frame) -> dict[str, Any]:
+    """The facts of a request, all of them there, of the right type, and no others."""
+    wanted = _FACTS.get(request.kind)
+    if wanted is None or set(request.facts) != {"kind", *wanted}:
+        raise PrivacyRefusal(f"a request {request.kind!r} with {sorted(request.facts)}", Reason.MALFORMED)
+    for name, kind in wanted.items():
+        value = request.facts[name]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise PrivacyRefusal(f"a request {request.kind} with {name} of {type(value).__name__}", Reason.MALFORMED)
+    if request.kind != "round" and request.payload:
+        raise PrivacyRefusal(f"a request {request.kind} with {len(request.payload):,} bytes", Reason.MALFORMED)
+    run = request.facts.get("run", "-")
+    if not 0 < len(run) <= _LONGEST_NAME or not run.isprintable():
+        raise PrivacyRefusal(f"run={run[:_LONGEST_NAME]!r} is no name of a run", Reason.MALFORMED)
+    return request.facts
+
+
+def _plan(values: dict[str, Any]) -> PublicPlan:
+    try:
+        return PublicPlan.from_json(json.dumps(values))
+    except PrivacyRefusal as error:
+        raise PrivacyRefusal(str(error), Reason.PLAN) from None
+    except (RpdpError, ValueError, TypeError, OverflowError) as error:
+        raise PrivacyRefusal(f"not a public plan: {error}", Reason.MALFORMED) from None
+
+
+def _announcement(facts: dict[str, Any], payload: bytes, own: Tensor) -> Announcement:
+    vectors = 2 if facts["correction"] else 1
+    wanted = vectors * own.numel() * own.element_size()
+    if len(payload) != wanted:
+        raise PrivacyRefusal(f"a round with {len(payload):,} bytes of numbers, not {wanted:,}", Reason.SHAPE)
+    numbers = np.frombuffer(payload, dtype=f"<f{own.element_size()}").reshape(vectors, -1).copy()
+    values = [torch.from_numpy(vector) for vector in numbers]
+    correction = values[1] if facts["correction"] else None
+    return Announcement(facts["run"], facts["plan"], facts["round"], values[0], correction)
+
+
+def _trainable_bytes(module: nn.Module) -> int:
+    return sum(value.numel() * value.element_size() for value in module.parameters() if value.requires_grad)

@@ -1,0 +1,318 @@
+"""A run over silo agents: admit, announce every round to every silo, average until the rounds are over.
+
+The engine is behind `Link`: Flower in a deployment, plain calls in tests. The server side keeps its own state (model,
+log, heads of the silos' ledgers) after every round, and after a crash goes on as the same run: the interrupted round is
+announced again from the same model, silos that had finished it send the same bytes, the others sit it out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from rpdp.checks import require_positive
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
+from rpdp.federation.agent.protocol import Frame
+from rpdp.federation.checkpoint import Checkpoint
+from rpdp.federation.messages import Update
+from rpdp.federation.result import RoundLog, RunResult
+from rpdp.federation.server import Server
+from rpdp.ledger.chain import PublicHead
+from rpdp.ledger.heads import read_heads, write_heads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from rpdp.federation.backbones import Backbone
+    from rpdp.federation.evaluation import Score
+    from rpdp.federation.messages import Announcement
+    from rpdp.planning import PublicPlan
+
+LOG = logging.getLogger("rpdp.server")
+
+
+class Link(Protocol):
+    """How frames reach silos: by address, whatever that is to the engine."""
+
+    def addresses(self) -> Mapping[str, str]:
+        """Who can be asked now, and which silo the engine knows to be there; "" if it does not know."""
+        ...
+
+    def ask(self, requests: Mapping[str, bytes], timeout: float) -> dict[str, bytes]:
+        """The answers that came in time, by address."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server runs its rounds; none of it concerns a promise.
+
+    Attributes:
+        deadline: Seconds until a round goes on with the answers that are there.
+        patience: Seconds to wait for silos before the first round.
+        least_silos: With fewer of them there, the run does not start; None: all.
+        seed: Of a simulation, for tests; then the silos must be simulated too.
+    """
+
+    deadline: float
+    patience: float = 120.0
+    least_silos: int | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("deadline", self.deadline)
+        require_positive("patience", self.patience)
+
+
+@dataclass
+class _Round:
+    """What has come in for one round."""
+
+    announcements: Mapping[str, Announcement]
+    updates: list[Update] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
+
+
+class Coordinator:
+    """The server side of one run over agents.
+
+    It asks no silo to trust it; see `Agent` for what a silo does with its words. Silos that come late, come back or
+    stay away cost a round at most what they would have added to it.
+
+    Args:
+        run: Its id; the ledgers know the run by it.
+        public: The plan.
+        values: The flat model to start from.
+        silos: Names of all silos.
+        link: How to reach them.
+        settings: Of the rounds.
+        checkpoint: A directory for the state after every round.
+        heads: The file with the newest head of every silo's ledger, over all runs of this server.
+        backbone: Another one than the plan's recipe names.
+        score: Accuracy of a flat model on public records.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        public: PublicPlan,
+        values: Tensor,
+        silos: Sequence[str],
+        link: Link,
+        settings: Settings,
+        *,
+        checkpoint: Path,
+        heads: Path,
+        backbone: Backbone | None = None,
+        score: Callable[[Tensor], Score] | None = None,
+    ) -> None:
+        if not run or not silos or len(set(silos)) != len(silos):
+            raise InputError(f"run={run!r} must be a name, silos={list(silos)!r} different names")
+        self._run, self._public, self._link, self._settings = run, public, link, settings
+        self._server = Server(run, public, values, silos)
+        if backbone is not None:
+            self._server.backbone = backbone
+        start = hashlib.sha256(values.numpy().tobytes() + public.fingerprint.encode()).hexdigest()
+        self._identity = f"{run}-{start[:16]}"
+        self._checkpoint, self._heads_file, self._score = checkpoint, heads, score
+        self._heads = read_heads(heads)
+        self._present: Mapping[str, str] = {}
+        self._address: dict[str, str] = {}
+        self._strangers: set[str] = set()
+        self._admitted: set[str] = set()
+        self._refusals: dict[str, str] = {}
+        self._rounds: list[RoundLog] = []
+
+    def go(self, on_round: Callable[[RoundLog], None] | None = None) -> RunResult:
+        """Run the rounds that are left."""
+        began = time.perf_counter()
+        self._restore()
+        if not self._server.is_done:
+            self._gather()
+            write_heads(self._heads_file, self._heads)
+        while not self._server.is_done:
+            log = self._round()
+            self._rounds.append(log)
+            write_heads(self._heads_file, self._heads)
+            self._save()
+            if on_round is not None:
+                on_round(log)
+        seconds = time.perf_counter() - began
+        rounds, values = tuple(self._rounds), self._server.result
+        return RunResult(self._run, self._public, "rpdp", self._settings.seed, values, rounds, {}, seconds)
+
+    def _gather(self) -> None:
+        """Wait for the silos, and have the run admitted."""
+        until = time.monotonic() + self._settings.patience
+        wanted = set(self._server.silos)
+        while self._admitted != wanted and time.monotonic() < until:
+            if not self._pass(None, until - time.monotonic()):
+                time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
+            if self._refusals:
+                told = "; ".join(f"{silo}: {reason}" for silo, reason in sorted(self._refusals.items()))
+                raise PrivacyRefusal(f"run {self._run!r} was not admitted ({told}); the silos' logs say more")
+        missing = sorted(wanted - self._admitted)
+        least = self._settings.least_silos or len(wanted)
+        if len(self._admitted) < least:
+            raise RpdpError(
+                f"{len(self._admitted)} of {len(wanted)} silos are there after {self._settings.patience:g} s, "
+                f"{least} are needed; missing: {', '.join(missing)}. Start them and run again: it is the same run"
+            )
+        if missing:
+            LOG.warning("starting without %s; they may come later", ", ".join(missing))
+
+    def _round(self) -> RoundLog:
+        began = time.perf_counter()
+        heard = _Round(self._server.announce())
+        until = time.monotonic() + self._settings.deadline
+        while self._pass(heard, until - time.monotonic()):
+            pass
+        rejected = self._server.collect(heard.updates)
+        accepted = tuple(sorted(update.silo for update in heard.updates if update.silo not in rejected))
+        score = None if self._score is None else self._score(self._server.result)
+        seconds = time.perf_counter() - began
+        return RoundLog(self._server.round, accepted, {**heard.faults, **rejected}, score, seconds)
+
+    def _pass(self, heard: _Round | None, timeout: float) -> bool:
+        """Ask everybody who has something to say; whether somebody is a step further, and should be asked again."""
+        requests = self._requests(heard)
+        if not requests or timeout <= 0.0:
+            return False
+        answers = self._link.ask({address: frame.to_bytes() for address, frame in requests.items()}, timeout)
+        moved = [self._take(address, answer, heard) for address, answer in sorted(answers.items())]
+        return any(moved)
+
+    def _requests(self, heard: _Round | None) -> dict[str, Frame]:
+        """What to ask each address next: its name, admission, or its round."""
+        present = self._present = self._link.addresses()
+        for silo, address in list(self._address.items()):
+            if address not in present:
+                self._forget(silo)
+        known = {address: silo for silo, address in self._address.items()}
+        requests = {}
+        for address in present:
+            if address not in known:
+                if address not in self._strangers:
+                    requests[address] = Frame({"kind": "hello"})
+                continue
+            silo = known[address]
+            if silo not in self._admitted:
+                if heard is None or silo not in heard.faults:
+                    requests[address] = self._admission(silo)
+            elif heard is not None and silo not in heard.heard:
+                requests[address] = self._announced(silo, heard.announcements[silo])
+        return requests
+
+    def _admission(self, silo: str) -> Frame:
+        plan = json.loads(self._public.to_json())
+        return Frame({"kind": "admit", "run": self._run, "plan": plan, "head": self._head(silo)})
+
+    def _announced(self, silo: str, told: Announcement) -> Frame:
+        vectors = [told.values] if told.correction is None else [told.values, told.correction]
+        payload = b"".join(np.asarray(vector, dtype=f"<f{vector.element_size()}").tobytes() for vector in vectors)
+        facts = {"run": told.run, "plan": told.plan, "round": told.round, "correction": told.correction is not None}
+        return Frame({"kind": "round", **facts, "head": self._head(silo)}, payload)
+
+    def _take(self, address: str, answer: bytes, heard: _Round | None) -> bool:
+        """Take in one answer; whether it leads to another question."""
+        silo = next((silo for silo, known in self._address.items() if known == address), None)
+        try:
+            frame = Frame.from_bytes(answer, len(answer))
+            if silo is None:
+                return self._meet(address, frame)
+            self._keep_head(silo, frame)
+            return self._take_known(silo, frame, heard)
+        except (RpdpError, ValueError, TypeError, KeyError) as error:
+            LOG.warning("address %s: an answer that is none: %s", address, error)
+            self._strangers.add(address)
+            return False
+
+    def _take_known(self, silo: str, frame: Frame, heard: _Round | None) -> bool:
+        if frame.kind == "admitted":
+            self._admitted.add(silo)
+            return heard is not None
+        if frame.kind == "refused":
+            return self._refused(silo, str(frame.facts["reason"]), heard)
+        if heard is not None and frame.kind in ("update", "sat-out"):
+            heard.heard.add(silo)
+            if frame.kind == "update":
+                heard.updates.append(Update.from_bytes(silo, frame.payload))
+        elif frame.kind == "unreachable":
+            LOG.warning("silo %s: its agent cannot be reached", silo)
+        return False
+
+    def _refused(self, silo: str, reason: str, heard: _Round | None) -> bool:
+        LOG.warning("silo %s refused: %s", silo, reason)
+        if heard is None:
+            self._refusals[silo] = reason
+            return False
+        if reason == Reason.RUN and silo in self._admitted:  # its agent was restarted: it admits the same run again
+            self._admitted.discard(silo)
+            return True
+        heard.faults[silo] = f"refused: {reason}"
+        heard.heard.add(silo)
+        return False
+
+    def _meet(self, address: str, frame: Frame) -> bool:
+        """Who is at a new address."""
+        if frame.kind != "hello":
+            return False
+        silo = str(frame.facts["silo"])
+        if silo not in self._server.silos or silo in self._address or self._present.get(address, "") not in ("", silo):
+            LOG.warning("address %s says it is silo %r, which is not expected there", address, silo)
+            self._strangers.add(address)
+            return False
+        if bool(frame.facts["is_simulation"]) != (self._settings.seed is not None):
+            raise PrivacyRefusal(f"silo {silo}: a seeded run and a real one do not go together")
+        self._address[silo] = address
+        return True
+
+    def _forget(self, silo: str) -> None:
+        del self._address[silo]
+        self._admitted.discard(silo)
+
+    def _head(self, silo: str) -> dict[str, object] | None:
+        head = self._heads.get(silo)
+        return None if head is None else asdict(head)
+
+    def _keep_head(self, silo: str, frame: Frame) -> None:
+        """The newest head of a silo; never an older one."""
+        given = frame.facts.get("head")
+        if given is None:
+            return
+        head = PublicHead.from_json(json.dumps(given))
+        known = self._heads.get(silo)
+        if known is None or head.count >= known.count:
+            self._heads[silo] = head
+
+    def _restore(self) -> None:
+        kept = Checkpoint.read(self._checkpoint)
+        if kept is None:
+            return
+        if kept.run != self._identity:
+            raise InputError(
+                f"{self._checkpoint}: the checkpoint belongs to another run ({kept.run}); this one is "
+                f"{self._identity}: its plan or starting model has changed. A changed run needs a new name"
+            )
+        server = self._server
+        for _ in kept.rounds:
+            server.announce()
+        server.values, server.backbone.state = kept.values, kept.backbone
+        server.recent.clear()
+        server.recent.extend(kept.recent)
+        self._rounds = list(kept.rounds)
+
+    def _save(self) -> None:
+        server = self._server
+        state = (server.values, tuple(server.recent), server.backbone.state)
+        Checkpoint(self._identity, *state, draws={}, rounds=tuple(self._rounds)).write(self._checkpoint)

@@ -1,0 +1,78 @@
+"""A Flower strategy of one's own as the way to average: it sees nothing but released updates, so it costs nothing.
+
+Silos are chosen by their own coins and weighted by the public plan; what a strategy says about sampling, and weights
+by `num-examples`, are overruled: it is told every silo that answered, with its public weight in that place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from rpdp.errors import InputError
+from rpdp.federation.backbones import Backbone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import Strategy
+    from torch import Tensor
+
+    from rpdp.federation.backbones import Weighted
+
+_ARRAYS = "arrays"
+_METRICS = "metrics"
+_WEIGHT = "num-examples"
+_VALUES = "values"
+_NODES = 16
+
+
+class StrategyBackbone(Backbone):
+    """Averages with a strategy from `flwr.serverapp.strategy`, or one's own.
+
+    The model is one flat array. A strategy's inner state (moments of FedAdam, say) is not part of a checkpoint: a
+    resumed run starts it anew.
+    """
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.state: dict[str, Tensor] = {}
+        self._strategy = strategy
+        self._round = 0
+
+    def step(self, values: Tensor, changes: list[Weighted]) -> Tensor:
+        """The strategy's word on models that moved by these changes."""
+        self._round += 1
+        grid = cast("Grid", _Everybody())
+        list(self._strategy.configure_train(self._round, _record(values), ConfigRecord(), grid))
+        replies = [_reply(values + change.change, change.weight) for change in changes]
+        arrays, _ = self._strategy.aggregate_train(self._round, replies)
+        if arrays is None:
+            return values
+        flat = np.asarray(arrays[_VALUES].numpy())
+        if flat.shape != tuple(values.shape) or not np.isfinite(flat).all():
+            raise InputError(
+                f"strategy {type(self._strategy).__name__} made {flat.shape} numbers of a model of {len(values)}, or "
+                "some that are not finite"
+            )
+        return torch.from_numpy(flat.astype(np.float32).copy()).to(values.dtype)
+
+
+class _Everybody:
+    """A grid that only says who is there: strategies ask it before they prepare messages, which are not sent."""
+
+    def get_node_ids(self) -> Iterable[int]:
+        return range(1, _NODES + 1)
+
+
+def _record(values: Tensor) -> ArrayRecord:
+    return ArrayRecord({_VALUES: values.clone()})
+
+
+def _reply(values: Tensor, weight: float) -> Message:
+    asked = Message(RecordDict(), dst_node_id=1, message_type="train")
+    content = RecordDict({_ARRAYS: _record(values), _METRICS: MetricRecord({_WEIGHT: weight})})
+    return Message(content, reply_to=asked)

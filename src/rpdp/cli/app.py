@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rpdp.cli import account, budgets, compare, doctor, ledger, plan, report, train
+from rpdp.cli import account, budgets, compare, deploy, doctor, ledger, plan, report, silo, train
 
 app = typer.Typer(
     name="rpdp",
@@ -42,6 +42,8 @@ def _root(
 
 app.add_typer(budgets.app, name="budgets")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(silo.app, name="silo")
+app.add_typer(deploy.app, name="deploy")
 app.command("account")(account.account)
 app.command("plan")(plan.plan)
 app.command("train")(train.train)

@@ -313,8 +313,8 @@ class Silo:
             )
         if not 1 <= announcement.round <= rounds:
             raise PrivacyRefusal(
-                f"silo {self.name}: round {announcement.round} of run {run.name!r} is not one of the {rounds}; nothing was "
-                "released",
+                f"silo {self.name}: round {announcement.round} of run {run.name!r} is not one of the {rounds}; nothing "
+                "was released",
                 Reason.ROUND,
             )
         for name, given in (("values", announcement.values), ("correction", announcement.correction)):

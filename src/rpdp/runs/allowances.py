@@ -12,7 +12,7 @@ from rpdp.budgets import BudgetTable
 from rpdp.errors import BudgetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rpdp.runs.runfile import RunFile
     from rpdp.runs.sources import SiloSource
@@ -24,11 +24,7 @@ DECLARED_SAMPLE = 1000
 def load_budgets(spec: RunFile, silos: Mapping[str, SiloSource], seed: int) -> dict[str, BudgetTable]:
     """One table for each silo."""
     if spec.budgets.files is None:
-        drawn = spec.declared_distribution
-        return {
-            name: BudgetTable(held.ids, drawn.sample(len(held.ids), _seed_of(seed, name)))
-            for name, held in silos.items()
-        }
+        return {name: drawn_budgets(spec, name, held.ids, seed) for name, held in silos.items()}
     files = spec.budgets.files
     missing = [name for name in silos if name not in files]
     spare = [name for name in files if name not in silos]
@@ -37,6 +33,11 @@ def load_budgets(spec: RunFile, silos: Mapping[str, SiloSource], seed: int) -> d
         listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in wrong.items() if names)
         raise BudgetError(f"{spec.path}: budgets.files must name exactly the silos {', '.join(silos)}; {listed}")
     return {name: BudgetTable.read(spec.directory / files[name]) for name in silos}
+
+
+def drawn_budgets(spec: RunFile, silo: str, ids: Sequence[str], seed: int = 0) -> BudgetTable:
+    """Made-up budgets for the records of one silo, from the distribution that the file names."""
+    return BudgetTable(ids, spec.declared_distribution.sample(len(ids), _seed_of(seed, silo)))
 
 
 def declared(spec: RunFile, silos: Mapping[str, SiloSource], ceiling: float) -> tuple[Declared, str | None]:

@@ -23,7 +23,7 @@ from rpdp.runs.sources import Source, load_source, make_model
 from rpdp.training import require_private
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import nn
 
@@ -80,7 +80,8 @@ def build(
     model = make_model(spec, start)
     tests = {} if ledgers is not None else {name: held.test for name, held in source.silos.items()}
     is_tested = any(map(len, tests.values()))
-    base = _base_plan(spec, settings, source, model, is_tested=is_tested)
+    notes = [*source.notes, *([TESTED] if is_tested else [])]
+    base = _base_plan(spec, settings, list(source.silos), notes, model)
     ceiling = spec.privacy.max_epsilon or base.curve.largest_cost
     known, remark = declared(spec, source.silos, ceiling)
     method = _method(spec, settings.method)
@@ -103,8 +104,21 @@ def noise_for(schedule: Schedule, epsilon: float, delta: float, accountant: Acco
     return calibrate_noise(schedule, epsilon=epsilon, delta=delta, accountant=accountant)
 
 
+def public_plan(spec: RunFile, model: nn.Module, silos: Sequence[str]) -> PublicPlan:
+    """The plan of a run file for silos of which nothing is known but their names, as in a deployment."""
+    if spec.budgets.records_per_silo is None:
+        raise InputError(
+            f"{spec.path}: budgets.records_per_silo is missing: declare the nominal number of records of a silo; the "
+            "real ones stay with the silos"
+        )
+    require_private(model)
+    base = _base_plan(spec, spec.settings("rpdp"), silos, [], model)
+    known, _ = declared(spec, {}, spec.privacy.max_epsilon or base.curve.largest_cost)
+    return _method(spec, "rpdp").public(base, known, None)
+
+
 def _base_plan(
-    spec: RunFile, settings: MethodSettings, source: Source, model: nn.Module, *, is_tested: bool
+    spec: RunFile, settings: MethodSettings, silos: Sequence[str], notes: Sequence[str], model: nn.Module
 ) -> PublicPlan:
     """The plan with everything but the normaliser, which each method has its own of."""
     privacy, schedule = spec.privacy, spec.public_schedule
@@ -112,29 +126,26 @@ def _base_plan(
     if sigma is None:
         assert privacy.max_epsilon is not None
         sigma = noise_for(schedule, privacy.max_epsilon, spec.delta, privacy.accountant)
-    notes = [*source.notes, *([TESTED] if is_tested else []), *([TUNED] if settings.tuned else [])]
     return PublicPlan(
         schedule,
         noise_multiplier=sigma,
         delta=spec.delta,
         clip_norm=settings.clip_norm,
         normaliser=1.0,
-        weights=_weights(spec, source),
+        weights=_weights(spec, silos),
         recipe=spec.recipe(settings.learning_rate),
         accountant=privacy.accountant,
         model_fingerprint=model_fingerprint(model),
-        notes=tuple(notes),
+        notes=(*notes, *([TUNED] if settings.tuned else [])),
     )
 
 
-def _weights(spec: RunFile, source: Source) -> float | Mapping[str, float]:
+def _weights(spec: RunFile, silos: Sequence[str]) -> float | Mapping[str, float]:
     weights = spec.training.weights
     if weights is None:
         return 1.0
-    if set(weights) != set(source.silos):
-        raise InputError(
-            f"{spec.path}: training.weights names {', '.join(weights)}; the silos are {', '.join(source.silos)}"
-        )
+    if set(weights) != set(silos):
+        raise InputError(f"{spec.path}: training.weights names {', '.join(weights)}; the silos are {', '.join(silos)}")
     return weights
 
 

@@ -69,7 +69,7 @@ def load_source(spec: RunFile, seed: int) -> Source:
         name, notes, silos = str(spec.task.data), (), _of_mapping(str(spec.task.data), given)
     for silo, held in silos.items():
         _check_silo(silo, held)
-    return Source(name, silos, notes, _loss(spec), _correct(spec))
+    return Source(name, silos, notes, _loss(spec), measure(spec))
 
 
 def make_model(spec: RunFile, seed: int) -> nn.Module:
@@ -107,17 +107,19 @@ def _loss(spec: RunFile) -> Function:
     return spec.built_in.loss
 
 
-def _correct(spec: RunFile) -> Function:
+def measure(spec: RunFile) -> Function:
+    """What counts as right."""
     if spec.task.correct is not None:
         return load_function(spec.task.correct, spec.directory)
     return default_correct
 
 
 def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:
-    return SiloSource(_records(train), train.record_ids.tolist(), _records(test))
+    return SiloSource(records_of(train), train.record_ids.tolist(), records_of(test))
 
 
-def _records(dataset: Dataset) -> Records:
+def records_of(dataset: Dataset) -> Records:
+    """Features and labels as records."""
     if dataset.features.dtype == object:
         raise InputError(f"data set {dataset.name}: features are texts; a model needs numbers")
     features = np.ascontiguousarray(dataset.features, dtype=np.float32)

@@ -55,9 +55,14 @@ class AllowedModel:
     module: nn.Module
     loss: PerRecordLoss
     fingerprint: str = field(init=False)
+    parameters: int = field(init=False)
+    bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
+        trained = [value for value in self.module.parameters() if value.requires_grad]
         object.__setattr__(self, "fingerprint", model_fingerprint(self.module))
+        object.__setattr__(self, "parameters", sum(value.numel() for value in trained))
+        object.__setattr__(self, "bytes", sum(value.numel() * value.element_size() for value in trained))
 
 
 @dataclass(frozen=True)
@@ -135,9 +140,14 @@ class Agent:
         self._trainer.shutdown(wait=True, cancel_futures=True)
 
     @property
+    def models(self) -> list[AllowedModel]:
+        """What may be trained here."""
+        return list(self._models.values())
+
+    @property
     def most_payload(self) -> int:
         """The largest payload that any request of an allowed model has: the model and a correction."""
-        return 2 * max(_trainable_bytes(model.module) for model in self._models.values())
+        return 2 * max(model.bytes for model in self._models.values())
 
     def answer(self, request: Frame) -> Frame:
         """The answer to a request, at the time at which it is due."""
@@ -283,7 +293,3 @@ def _announcement(facts: dict[str, Any], payload: bytes, own: Tensor) -> Announc
     values = [torch.from_numpy(vector) for vector in numbers]
     correction = values[1] if facts["correction"] else None
     return Announcement(facts["run"], facts["plan"], facts["round"], values[0], correction)
-
-
-def _trainable_bytes(module: nn.Module) -> int:
-    return sum(value.numel() * value.element_size() for value in module.parameters() if value.requires_grad)

@@ -25,14 +25,18 @@ SOCKET = "socket"
 _TIMEOUT = "timeout"
 _LONGEST_WAIT = 3600.0
 
-app = ClientApp()
+
+def carrier() -> ClientApp:
+    """The app: it answers every training message by asking the agent whose socket the node config names."""
+    app = ClientApp()
+    app.train()(carry)
+    return app
 
 
-@app.train()
-def train(message: Message, context: Context) -> Message:
-    """One request to the agent whose socket the SuperNode's node config names."""
+def carry(message: Message, context: Context) -> Message:
+    """One request to the agent, one answer."""
     try:
-        answer = _carry(message.content.config_records[RECORD], str(context.node_config[SOCKET]))
+        answer = _asked(message.content.config_records[RECORD], str(context.node_config[SOCKET]))
     except Unreachable as error:
         print(f"rpdp: the silo agent cannot be reached: {error}", file=sys.stderr)  # noqa: T201 the SuperNode's own log
         answer = UNREACHABLE.to_bytes()
@@ -42,7 +46,7 @@ def train(message: Message, context: Context) -> Message:
     return Message(RecordDict({RECORD: ConfigRecord({FRAME: answer})}), reply_to=message)
 
 
-def _carry(record: ConfigRecord, path: str) -> bytes:
+def _asked(record: ConfigRecord, path: str) -> bytes:
     frame, timeout = record[FRAME], record[_TIMEOUT]
     if not isinstance(frame, bytes) or not isinstance(timeout, float):
         raise TypeError("a message without a frame")

@@ -1,0 +1,114 @@
+"""From a silo file to an agent that is ready to serve: data, budgets, ledger and models opened and checked together."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from rpdp.budgets import BudgetTable
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.experiments.tasks import task
+from rpdp.federation import Silo
+from rpdp.federation.agent.agent import Agent, AllowedModel, Timing
+from rpdp.federation.agent.service import require_private
+from rpdp.runs.code import call_factory, load_function
+from rpdp.runs.sources import records_of
+from rpdp.sampling import Secure, Seeded
+from rpdp.training import Records
+from rpdp.training import require_private as require_private_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rpdp.deployment.silofile import ModelSection, SiloFile
+    from rpdp.ledger import Ledger
+    from rpdp.sampling import Randomness
+
+
+@contextmanager
+def opened_agent(spec: SiloFile) -> Iterator[Agent]:
+    """The agent of a silo; it holds the silo's ledger as its writer until it is closed."""
+    models = [_model(spec, name, section) for name, section in spec.models.items()]
+    records, ids = _data(spec)
+    budgets = BudgetTable.read(spec.file(spec.silo.budgets))
+    with _ledger(spec) as ledger:
+        silo = Silo(spec.silo.name, records, budgets, policy=spec.policy.policy(), record_ids=ids, account=ledger)
+        ledger.left(silo.budgets, spec.policy.lifetime_delta)  # every record has an account, or it is told now
+        agent = Agent(
+            silo,
+            models,
+            _randomness(spec),
+            Timing(spec.policy.release_after),
+            closed_runs=spec.silo.closed_runs,
+            threads=spec.silo.threads,
+        )
+        try:
+            yield agent
+        finally:
+            agent.close()
+
+
+def record_ids(spec: SiloFile) -> list[str]:
+    """The ids of the silo's records."""
+    return _data(spec)[1]
+
+
+def _randomness(spec: SiloFile) -> Callable[[], Randomness]:
+    if spec.simulation is None:
+        return Secure
+    seed = spec.simulation.seed
+    return lambda: Seeded(seed).child("silo", spec.silo.name)
+
+
+@contextmanager
+def _ledger(spec: SiloFile) -> Iterator[Ledger]:
+    from rpdp.ledger import Ledger
+
+    path = spec.file(spec.silo.ledger)
+    if not path.is_file():
+        raise PrivacyRefusal(
+            f"{spec.path}: there is no ledger {path}; make one with `rpdp ledger create {path} --budgets "
+            f"{spec.file(spec.silo.budgets)} --lifetime-delta {spec.policy.lifetime_delta:g}`"
+        )
+    require_private(path)
+    with Ledger.open(path) as ledger:
+        if ledger.is_simulation != (spec.simulation is not None):
+            kinds = ("production", "simulation")
+            raise PrivacyRefusal(
+                f"{spec.path}: {path} is a {kinds[ledger.is_simulation]} ledger, for ever, and this file describes a "
+                f"{kinds[spec.simulation is not None]} silo"
+            )
+        yield ledger
+
+
+def _data(spec: SiloFile) -> tuple[Records, list[str]]:
+    """Training records and their ids."""
+    section = spec.data
+    if section.task is not None:
+        silos = task(section.task).load(section.partition).silos
+        if section.part is None or section.part not in silos:
+            raise InputError(f"{spec.path}: data.part={section.part!r} must be one of {', '.join(silos)}")
+        held = silos[section.part].train
+        return records_of(held), held.record_ids.tolist()
+    given = call_factory(str(section.factory), spec.directory, seed=0)
+    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[0], Records):
+        raise InputError(
+            f"{spec.path}: {section.factory}() returned {type(given).__name__}; it must return (records, their ids), "
+            "the records as rpdp.training.Records"
+        )
+    return given[0], [str(one) for one in given[1]]
+
+
+def _model(spec: SiloFile, name: str, section: ModelSection) -> AllowedModel:
+    if section.task is not None:
+        chosen = task(section.task)
+        module, loss = chosen.model(seed=0), chosen.loss
+    else:
+        module = call_factory(str(section.model), spec.directory, seed=0)
+        loss = load_function(str(section.loss), spec.directory)
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"{spec.path}: models.{name}: {section.model}() returned {type(module).__name__}, no model")
+    require_private_model(module)
+    return AllowedModel(module, loss)

@@ -1,0 +1,226 @@
+"""Certificates and keys of a federation: who the SuperLink is, and which silos it lets in.
+
+Three things, made once by the operator:
+
+| what | file | who holds it |
+|---|---|---|
+| authority: signs the server certificate | `ca.crt`, `ca.key` | everybody `ca.crt`; the operator `ca.key`, offline |
+| server certificate: TLS of the SuperLink | `server.crt`, `server.key` | the machine of the SuperLink |
+| silo key: a SuperNode proves who it is | `NAME.key`, `NAME.pub` | the silo; the operator registers `NAME.pub` |
+
+A silo key may be made by the silo itself: only its public half has to travel. All keys are ECDSA on P-384. A private
+key is readable by its owner only, from its first byte on, and no file is ever overwritten: to renew, use a new
+directory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from rpdp.checks import require_count
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+DEFAULT_DAYS = 397
+"""About a year, the limit that browsers set for public certificates."""
+MOST_DAYS = 825
+_BACKDATED = timedelta(minutes=5)  # clocks of two machines differ
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_SILO_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The federation's own certificate authority."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class ServerCertificate:
+    """What a SuperLink shows (certificate and key), and what others check it with (the authority's certificate)."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    def names(self) -> tuple[str, ...]:
+        """Host names and addresses that the certificate is good for."""
+        found = (
+            _read_certificate(self.certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        )
+        addresses = found.get_values_for_type(x509.IPAddress)
+        return (*found.get_values_for_type(x509.DNSName), *(str(address) for address in addresses))
+
+
+@dataclass(frozen=True)
+class SiloKey:
+    """The key pair of a SuperNode: `private` stays at the silo, `public` is registered at the SuperLink."""
+
+    private: Path
+    public: Path
+
+
+def make_authority(directory: Path, *, name: str = "rpdp federation", days: int = DEFAULT_DAYS) -> Authority:
+    """A new authority in `ca.crt` and `ca.key`, valid for `days`; it signs servers and nothing else."""
+    made = Authority(directory / "ca.crt", directory / "ca.key")
+    key = _new_key()
+    subject = _subject(name)
+    builder = (
+        _signed(subject, subject, key.public_key(), _from_now(days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    certificate = builder.sign(key, hashes.SHA384())
+    _write_new({made.key: _pem(key)}, {made.certificate: certificate.public_bytes(serialization.Encoding.PEM)})
+    return made
+
+
+def make_server_certificate(
+    authority: Authority, directory: Path, names: Iterable[str], *, days: int = DEFAULT_DAYS
+) -> ServerCertificate:
+    """A certificate for a SuperLink that is reached under these host names and IP addresses.
+
+    It ends with its authority's certificate at the latest. A SuperLink that listens on all interfaces also talks to
+    itself as 127.0.0.1: name that address too.
+    """
+    made = ServerCertificate(authority.certificate, directory / "server.crt", directory / "server.key")
+    alternatives = [_alternative(name) for name in dict.fromkeys(names)]
+    if not alternatives:
+        raise InputError("names is empty: a server certificate needs at least one host name or IP address")
+    issuer = _read_certificate(authority.certificate)
+    signer = _read_key(authority.key)
+    if signer.public_key() != issuer.public_key():
+        raise InputError(f"{authority.key} is not the key of {authority.certificate}")
+    key = _new_key()
+    until = min(_from_now(days), issuer.not_valid_after_utc)
+    builder = (
+        _signed(_subject("rpdp SuperLink"), issuer.subject, key.public_key(), until)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+    certificate = builder.sign(signer, hashes.SHA384())
+    _write_new({made.key: _pem(key)}, {made.certificate: certificate.public_bytes(serialization.Encoding.PEM)})
+    return made
+
+
+def make_silo_key(directory: Path, name: str) -> SiloKey:
+    """A key pair for the SuperNode of this silo, in the formats that Flower reads (OpenSSH)."""
+    if not _SILO_NAME.fullmatch(name):
+        raise InputError(f"name={name!r} must be up to 64 letters, digits, dots, dashes or underscores")
+    made = SiloKey(directory / f"{name}.key", directory / f"{name}.pub")
+    key = _new_key()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    _write_new({made.private: private}, {made.public: public + f" {name}\n".encode()})
+    return made
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP384R1())
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _from_now(days: int) -> datetime:
+    return datetime.now(UTC) + timedelta(days=require_count("days", days, most=MOST_DAYS))
+
+
+def _signed(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
+) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        subject_name=subject,
+        issuer_name=issuer,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=datetime.now(UTC) - _BACKDATED,
+        not_valid_after=until,
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    with suppress(ValueError):
+        return x509.IPAddress(ipaddress.ip_address(name))
+    if not _HOST_NAME.fullmatch(name) or name.rpartition(".")[2].isdigit():  # the latter is a mistyped address
+        raise InputError(f"name {name!r} is neither a host name nor an IP address (no port, no https://)")
+    return x509.DNSName(name)
+
+
+def _read_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: no certificate can be read from it ({error})") from error
+
+
+def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: no private key can be read from it ({error})") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InputError(f"{path}: not an elliptic-curve key")
+    return key
+
+
+def _write_new(secret: Mapping[Path, bytes], public: Mapping[Path, bytes]) -> None:
+    for path in (*secret, *public):
+        if os.path.lexists(path):
+            raise InputError(f"{path} exists already and is not overwritten; use another directory, or move it away")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path, content in secret.items():
+        _write(path, content, 0o600)
+    for path, content in public.items():
+        _write(path, content, 0o644)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)  # whatever the umask
+        file.write(content)

@@ -1,0 +1,202 @@
+"""What `rpdp deploy init` writes: one directory, whose parts go to the machines that they are for.
+
+    deploy.toml           names, host, port; no secret
+    authority/            ca.key signs server certificates: kept offline
+    server/               for the SuperLink's machine: certificate, study.toml, plan.json, keys/ (public), app/
+    silos/NAME/           for that silo: silo.toml to complete, the SuperNode's key, ca.crt
+
+Nothing that exists is overwritten.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rpdp.deployment.certificates import make_authority, make_server_certificate, make_silo_key
+from rpdp.deployment.server import PLAN, STUDY
+from rpdp.errors import InputError
+from rpdp.runs.building import public_plan
+from rpdp.runs.fields import plain_name
+from rpdp.runs.sources import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rpdp.planning import PublicPlan
+    from rpdp.runs.runfile import RunFile
+
+_DEPLOY = "deploy.toml"
+_APP = "rpdp_app"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The directory of a federation."""
+
+    directory: Path
+    host: str
+    port: int
+    silos: tuple[str, ...]
+
+    @property
+    def server(self) -> Path:
+        """What goes to the server."""
+        return self.directory / "server"
+
+    @property
+    def app(self) -> Path:
+        """The Flower app."""
+        return self.server / "app"
+
+    def silo(self, name: str) -> Path:
+        """What goes to a silo."""
+        return self.directory / "silos" / name
+
+    @classmethod
+    def read(cls, directory: Path) -> Layout:
+        """The federation in a directory that `create` made."""
+        path = directory / _DEPLOY
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            return cls(directory.resolve(), str(values["host"]), int(values["port"]), tuple(values["silos"]))
+        except OSError:
+            raise InputError(f"{directory}: no federation: {_DEPLOY} is missing; make one: rpdp deploy init") from None
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: damaged: {error}") from None
+
+    @classmethod
+    def create(cls, directory: Path, spec: RunFile, silos: Sequence[str], host: str, port: int) -> Layout:
+        """Write everything but what only a silo knows."""
+        names = tuple(plain_name("silos", name) for name in silos)
+        if not names or len(set(names)) != len(names):
+            raise InputError(f"silos={', '.join(silos)!r} must name at least one silo, and none twice")
+        if directory.exists() and any(directory.iterdir()):
+            raise InputError(f"{directory} is not empty; choose another directory")
+        made = cls(directory.resolve(), host, port, names)
+        plan = public_plan(spec, make_model(spec, 0), names)
+        made._write(spec, plan)
+        return made
+
+    def _write(self, spec: RunFile, plan: PublicPlan) -> None:
+        authority = self.directory / "authority"
+        for folder in (authority, self.server / "keys", self.app / _APP, *map(self.silo, self.silos)):
+            folder.mkdir(parents=True, mode=0o700)
+        made = make_authority(authority)
+        make_server_certificate(made, self.server, dict.fromkeys([self.host, "127.0.0.1", "localhost"]))
+        shutil.copy(made.certificate, self.server / "ca.crt")
+        (self.server / STUDY).write_text(spec.text, encoding="utf-8")
+        for module in _own_code(spec):
+            shutil.copy(module, self.server / module.name)
+        plan.write(self.server / PLAN)
+        for name in self.silos:
+            key = make_silo_key(self.silo(name), name)
+            shutil.copy(key.public, self.server / "keys")
+            shutil.copy(made.certificate, self.silo(name) / "ca.crt")
+            (self.silo(name) / "silo.toml").write_text(_silo_file(name, spec, plan), encoding="utf-8")
+        self._write_app()
+        listed = ", ".join(f'"{name}"' for name in self.silos)
+        text = f'host = "{self.host}"\nport = {self.port}\nsilos = [{listed}]\n'
+        (self.directory / _DEPLOY).write_text(text, encoding="utf-8")
+
+    def _write_app(self) -> None:
+        source = files("rpdp.deployment").joinpath("app")
+        for name in ("__init__.py", "client_app.py", "server_app.py"):
+            (self.app / _APP / name).write_text(source.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
+        text = _PYPROJECT.format(server=self.server, silos=",".join(self.silos))
+        (self.app / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def _own_code(spec: RunFile) -> list[Path]:
+    """Modules beside the run file that it names: the server needs its model."""
+    references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
+    names = {reference.partition(":")[0].partition(".")[0] for reference in references if reference is not None}
+    return [path for name in sorted(names) if (path := spec.directory / f"{name}.py").is_file()]
+
+
+_PYPROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "rpdp-app"
+version = "1.0.0"
+description = "One rpdp run over Flower"
+license = "Apache-2.0"
+dependencies = ["rpdp[flower,train,ledger]"]
+
+[tool.flwr.app]
+publisher = "rpdp"
+
+[tool.flwr.app.components]
+serverapp = "rpdp_app.server_app:app"
+clientapp = "rpdp_app.client_app:app"
+
+[tool.flwr.app.config]
+run-id = ""            # the name of the rpdp run; the same again goes on with it
+server = "{server}"
+silos = "{silos}"
+deadline = 120.0       # seconds until a round goes on without the silos that have not answered
+patience = 120.0       # seconds to wait for silos before the first round
+least-silos = 0        # with fewer of them there, the run does not start; 0: all
+test = ""              # "module:function" that returns public test records
+seed = -1              # of a simulation, for tests; -1: a real run
+"""
+
+
+def _silo_file(name: str, spec: RunFile, plan: PublicPlan) -> str:
+    """A silo file to complete: limits that just fit this plan, for the steward to confirm or change."""
+    schedule, task = plan.schedule, spec.task
+    share = schedule.participation
+    if share is None:
+        assert schedule.participations is not None
+        share = schedule.participations / schedule.rounds
+    own = f'task = "{task.name}"' if task.name else f'model = "{task.model}"\nloss = "{task.loss}"'
+    data = f'task = "{task.name}"\npart = "{name}"' if task.name else 'factory = "MODULE:FUNCTION"'
+    if task.name and task.partition:
+        data += f'\npartition = "{task.partition}"'
+    return _SILO_FILE.format(
+        name=name,
+        data=data,
+        model=own,
+        rounds=schedule.rounds,
+        steps=schedule.local_steps,
+        share=share,
+        clip=plan.clip_norm,
+        noise=plan.noise_multiplier,
+        delta=spec.policy.lifetime_delta or plan.delta,
+        runs=spec.policy.max_runs or 1,
+    )
+
+
+_SILO_FILE = """\
+# What this silo holds and agrees to. It stays here; no server sees or changes it.
+[silo]
+name = "{name}"
+ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta:g}
+budgets = "budgets.csv"    # one budget for each record
+socket = "agent.sock"
+# group = "flower"         # whose members may ask: that of the SuperNode's user, if it is not the agent's own
+# closed_runs = ["name"]   # runs that this silo takes no part in any more
+
+[data]
+{data}
+
+[models.study]
+{model}
+
+[policy]                   # proposed: just enough for this study. Yours to change before the agent starts
+max_rounds = {rounds}
+max_local_steps = {steps}
+max_participation = {share}
+max_clip_norm = {clip}
+min_noise_multiplier = {noise}
+lifetime_delta = {delta}
+max_runs = {runs}
+release_after = 5.0        # seconds; "ready" answers at once, and gives the time that training takes away
+"""

@@ -1,0 +1,152 @@
+"""One process that we started, with everything that it started in turn, and nothing else.
+
+Flower's processes start others, some in a session of their own, and these outlive a killed parent for a while. So each
+process gets a mark in its environment, which all its descendants inherit: stopping ends exactly the processes with this
+mark, each by its own id. (Where there is no /proc the mark cannot be read; Flower's own watchdogs then end the rest.)
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from rpdp.errors import InputError, RpdpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+POLL_SECONDS = 0.1
+DEFAULT_GRACE = 10.0
+_MARK = "RPDP_PROCESS"
+_LAST_WORDS = 800  # characters of the log that an error repeats
+
+
+class Process:
+    """A running command that writes to a log file (only its owner reads it), and is gone when the context ends."""
+
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], directory: Path, log: Path) -> None:
+        self.name = Path(command[0]).name
+        self.log = log
+        self._mark = secrets.token_hex(16)
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+            self._log_start = output.tell()
+            self._popen = subprocess.Popen(  # noqa: S603 (the command is ours)
+                command,
+                env={**environment, _MARK: self._mark},
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process itself."""
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: ended by that signal."""
+        return self._popen.poll()
+
+    def output(self) -> str:
+        """What this process wrote to its log so far (earlier processes with the same log left out)."""
+        with self.log.open("rb") as file:
+            file.seek(self._log_start)
+            return file.read().decode(errors="replace")
+
+    def wait_until(self, ready: Callable[[], bool], *, timeout: float, what: str) -> None:
+        """Come back when `ready()`; raise, with the end of the log, if the process ends before that or time is over."""
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if (code := self.exit_code) is not None:
+                raise RpdpError(f"{self.name} ended with exit code {code} before {what}{self._last_words()}")
+            if time.monotonic() > deadline:
+                raise RpdpError(f"{self.name}: not {what} after {timeout:g} s{self._last_words()}")
+            time.sleep(POLL_SECONDS)
+
+    def stop(self, grace: float = DEFAULT_GRACE) -> None:
+        """SIGTERM for the process, then for what it left behind; SIGKILL for all that is left after `grace` seconds."""
+        deadline = time.monotonic() + grace
+        if self.exit_code is None:
+            self._popen.terminate()
+            while self.exit_code is None and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+        _signal(self.descendants(), signal.SIGTERM)
+        while self.descendants() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL for the process and all its descendants, at once."""
+        if self.exit_code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self._popen.wait()
+        while left := self.descendants():  # one of them may have started another in between
+            _signal(left, signal.SIGKILL)
+            time.sleep(POLL_SECONDS / 10)
+
+    def descendants(self) -> list[int]:
+        """Ids of the running processes that it started, directly or not, also after its own end."""
+        mark = f"{_MARK}={self._mark}".encode()
+        return [pid for pid in _running() if pid != self.pid and mark in _environment(pid)]
+
+    def _last_words(self) -> str:
+        words = self.output().strip()
+        return f"; its log is {self.log}" + (f" and ends with:\n{words[-_LAST_WORDS:]}" if words else " (empty)")
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that nobody listens on right now."""
+    with _socket(host) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Refuse a port that somebody listens on: whoever connects would reach them, not us."""
+    with _socket(host) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise InputError(f"port {port} of {host} cannot be used: {error.strerror}") from error
+
+
+def _socket(host: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _running() -> list[int]:
+    proc = Path("/proc")
+    return [int(each.name) for each in proc.iterdir() if each.name.isdigit()] if proc.is_dir() else []
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:  # empty for a zombie; unreadable for other users' processes
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,132 @@
+"""What a ServerApp does: one rpdp run over Flower's grid, from the run config to a model on disk.
+
+A killed SuperLink ends a Flower run. The rpdp run is another thing: its state is in a directory of the server, and
+submitting the same run id again goes on with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rpdp.errors import InputError
+from rpdp.federation.coordinator import Coordinator, Settings
+from rpdp.federation.evaluation import Evaluation
+from rpdp.federation.flower.link import GridLink
+from rpdp.federation.flower.strategy import StrategyBackbone
+from rpdp.ledger.heads import NAME as HEADS
+from rpdp.planning import PublicPlan
+from rpdp.report import write_report
+from rpdp.runs.code import call_factory
+from rpdp.runs.fields import plain_name
+from rpdp.runs.reporting import EDITIONS, facts_of
+from rpdp.runs.runfile import RunFile
+from rpdp.runs.sources import make_model, measure
+from rpdp.runs.store import append_round, is_finished, read_summary, write_result
+from rpdp.training import FlatModel, Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import Strategy
+    from torch import Tensor
+
+    from rpdp.federation.evaluation import Score
+    from rpdp.federation.result import RoundLog
+
+LOG = logging.getLogger("rpdp.server")
+CHECKPOINT = "checkpoint"
+STUDY, PLAN = "study.toml", "plan.json"
+
+
+def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | None = None) -> None:
+    """Run, or go on with, the run that the run config names.
+
+    Args:
+        grid: Of the ServerApp.
+        config: `context.run_config`: run-id, server (the directory that `rpdp deploy init` made for the server), silos,
+            deadline, patience, least-silos (0: all), test ("module:function" with public records, or ""), seed (of a
+            simulation, for tests; -1: a real run).
+        strategy: A Flower strategy of one's own to average with, instead of the backbone in the plan.
+    """
+    _log_to_flower()
+    run = plain_name("run-id", config["run-id"])
+    home = Path(str(config["server"]))
+    spec, public = RunFile.read(home / STUDY), PublicPlan.read(home / PLAN)
+    directory = home / "runs" / run
+    if is_finished(directory):
+        LOG.info("run %s is finished: %s", run, read_summary(directory))
+        return
+    model = make_model(spec, 0)
+    directory.mkdir(parents=True, exist_ok=True)
+
+    def told(log: RoundLog) -> None:
+        append_round(directory, log)
+        LOG.info("round %d of %d: %s", log.round, public.schedule.rounds, _words(log))
+
+    coordinator = Coordinator(
+        run,
+        public,
+        FlatModel(make_model(spec, 0)).values.data,
+        _names(config),
+        GridLink(grid),
+        _settings(config),
+        checkpoint=directory / CHECKPOINT,
+        heads=home / HEADS,
+        backbone=None if strategy is None else StrategyBackbone(strategy),
+        score=_score(spec, str(config["test"])),
+    )
+    result = coordinator.go(told)
+    write_result(result, model, directory)
+    write_report(result, directory / EDITIONS["share"], edition="share", facts=facts_of(spec))
+
+
+def _log_to_flower() -> None:
+    """Flower shows what a ServerApp prints."""
+    log = logging.getLogger("rpdp")
+    log.setLevel(logging.INFO)
+    if not log.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("rpdp: %(message)s"))
+        log.addHandler(handler)
+
+
+def _settings(config: Mapping[str, Any]) -> Settings:
+    seed = int(config["seed"])
+    return Settings(
+        deadline=float(config["deadline"]),
+        patience=float(config["patience"]),
+        least_silos=int(config["least-silos"]) or None,
+        seed=seed if seed >= 0 else None,
+    )
+
+
+def _names(config: Mapping[str, Any]) -> list[str]:
+    return [plain_name("silos", name.strip()) for name in str(config["silos"]).split(",")]
+
+
+def _score(spec: RunFile, reference: str) -> Callable[[Tensor], Score] | None:
+    """Accuracy on public test records, if there are any."""
+    if not reference:
+        return None
+    records = call_factory(reference, spec.directory, seed=0)
+    if not isinstance(records, Records):
+        raise InputError(f"test: {reference}() returned {type(records).__name__}; it must return rpdp.training.Records")
+    evaluation = Evaluation({"public": records}, measure(spec))
+    flat = FlatModel(make_model(spec, 0))
+
+    def score(values: Tensor) -> Score:
+        flat.values.data.copy_(values)
+        return evaluation.score({"public": evaluation.hits(flat, "public")})
+
+    return score
+
+
+def _words(log: RoundLog) -> str:
+    joined = f"{len(log.joined)} silos joined" if log.joined else "nobody joined"
+    left_out = "".join(f"; {silo}: {why}" for silo, why in sorted(log.rejected.items()))
+    accuracy = "" if log.score is None else f"; accuracy {log.score.accuracy:.4f}"
+    return f"{joined}{left_out}{accuracy} ({log.seconds:.1f} s)"

@@ -198,5 +198,5 @@ max_clip_norm = {clip}
 min_noise_multiplier = {noise}
 lifetime_delta = {delta}
 max_runs = {runs}
-release_after = 5.0        # seconds; "ready" answers at once, and gives the time that training takes away
+release_after = 2.0        # seconds; "ready" answers at once, and gives the time that training takes away
 """

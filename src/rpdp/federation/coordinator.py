@@ -195,6 +195,7 @@ class Coordinator:
     def _requests(self, heard: _Round | None) -> dict[str, Frame]:
         """What to ask each address next: its name, admission, or its round."""
         present = self._present = self._link.addresses()
+        self._strangers &= set(present)
         for silo, address in list(self._address.items()):
             if address not in present:
                 self._forget(silo)
@@ -232,9 +233,13 @@ class Coordinator:
                 return self._meet(address, frame)
             self._keep_head(silo, frame)
             return self._take_known(silo, frame, heard)
-        except (RpdpError, ValueError, TypeError, KeyError) as error:
+        except (RpdpError, ValueError, TypeError, KeyError, RecursionError) as error:
             LOG.warning("address %s: an answer that is none: %s", address, error)
-            self._strangers.add(address)
+            if silo is None:
+                self._strangers.add(address)
+            elif heard is not None:
+                heard.faults[silo] = "an answer that is none"
+                heard.heard.add(silo)
             return False
 
     def _take_known(self, silo: str, frame: Frame, heard: _Round | None) -> bool:
@@ -280,6 +285,7 @@ class Coordinator:
     def _forget(self, silo: str) -> None:
         del self._address[silo]
         self._admitted.discard(silo)
+        self._strangers.clear()  # one of them may be this silo at a new address
 
     def _head(self, silo: str) -> dict[str, object] | None:
         head = self._heads.get(silo)

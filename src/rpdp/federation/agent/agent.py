@@ -132,11 +132,13 @@ class Agent:
         self._closed = frozenset(closed_runs)
         self._patience = patience
         self._turn = threading.Lock()
+        self._stopping = threading.Event()
         self._trainer = ThreadPoolExecutor(1, "training", torch.set_num_threads, (threads,))
         self._training: Future[Trained] | None = None
 
     def close(self) -> None:
         """Stop: a round that is being trained sits out, charged."""
+        self._stopping.set()
         self._trainer.shutdown(wait=True, cancel_futures=True)
 
     @property
@@ -158,8 +160,8 @@ class Agent:
         except PrivacyRefusal as refusal:
             LOG.warning("refused (%s): %s", refusal.reason, refusal)
             return refused(refusal.reason)
-        except (RpdpError, RuntimeError, OSError, ValueError, ArithmeticError) as error:
-            LOG.exception("failed: %s", type(error).__name__)
+        except Exception:  # its text stays here, and nothing has left
+            LOG.exception("failed")
             return refused(Reason.FAILED)
         if request.kind != "hello":
             self._timing.hold(arrived)
@@ -224,7 +226,11 @@ class Agent:
 
     def _train(self, announcement: Announcement, arrived: float) -> Update | None:
         """The update of a charged round; None if it could not be made or stored in time, and then it never is."""
-        self._training = self._trainer.submit(self.silo.train, announcement, lambda: self._timing.in_time(arrived))
+
+        def in_time() -> bool:
+            return self._timing.in_time(arrived) and not self._stopping.is_set()
+
+        self._training = self._trainer.submit(self.silo.train, announcement, in_time)
         try:
             return self.silo.finish(self._training.result(self._timing.left(arrived)))
         except (TooLate, TimeoutError):

@@ -24,7 +24,7 @@ def ask(path: str | Path, request: bytes, *, timeout: float) -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(timeout)
             link.connect(str(path))
-            with suppress(BrokenPipeError):  # a refusal may come before everything is sent
+            with suppress(BrokenPipeError, ConnectionResetError):  # a refusal may come before everything is sent
                 link.sendall(request)
                 link.shutdown(socket.SHUT_WR)
             return _all(link, until)
@@ -36,7 +36,10 @@ def _all(link: socket.socket, until: float) -> bytes:
     pieces = []
     while True:
         link.settimeout(max(until - time.monotonic(), 0.001))
-        piece = link.recv(_PIECE)
+        try:
+            piece = link.recv(_PIECE)
+        except ConnectionResetError:  # the agent had heard enough, and closed
+            piece = b""
         if not piece:
             break
         pieces.append(piece)

@@ -10,13 +10,14 @@ or unpickled. Standard library only: a Flower app starts a new process for every
 | admit | run, plan (the public plan), head (the newest that the server knows) | | admitted |
 | round | run, plan (its fingerprint), round, correction (is there one), head | model, correction | update, sat-out |
 
-Each of these answers carries `head`, the newest of the ledger's public events. Every request can be answered with
+Answers to admit and round carry `head`, the newest of the ledger's public events. Every request can be answered with
 `refused` and one word of `rpdp.errors.Reason`; a client that cannot reach its agent says `unreachable` in its place.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,7 @@ def _whole(take: Callable[[int], bytes], count: int) -> bytes:
 
 def _facts(text: bytes) -> dict[str, Any]:
     try:
-        facts = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        facts = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise PrivacyRefusal(f"the facts of a frame are no JSON: {error}", Reason.MALFORMED) from None
     if not isinstance(facts, dict):
@@ -110,6 +111,14 @@ def _facts(text: bytes) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
+
+
+def _finite(text: str) -> float:
+    """1e999 is infinity by another name."""
+    number = float(text)
+    if not math.isfinite(number):
+        _refuse_constant(text)
+    return number
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

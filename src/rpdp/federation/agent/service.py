@@ -13,20 +13,25 @@ import socket
 import stat
 import struct
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.errors import InputError, PrivacyRefusal, Reason
 from rpdp.federation.agent.agent import LOG
 from rpdp.federation.agent.protocol import Frame, refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rpdp.federation.agent.agent import Agent
 
 _MOST_CONNECTIONS = 16
-_READ_SECONDS = 30.0
+_TALK_SECONDS = 30.0
+"""For a whole request to come in, and for its answer to go out."""
+
+_PIECE = 1 << 20
 _LONGEST_PATH = 100
 """A Unix socket's path has room for 107 bytes."""
 
@@ -85,7 +90,12 @@ class Service:
         listener.listen(_MOST_CONNECTIONS)
 
     def _accept(self, listener: socket.socket) -> None:
-        link, _ = listener.accept()
+        try:
+            link, _ = listener.accept()
+        except OSError as error:  # the caller has gone, or no more files can be opened: no reason to stop
+            LOG.warning("a connection could not be taken: %s", error)
+            self._stop.wait(0.1)
+            return
         if not self._slots.acquire(blocking=False):
             LOG.warning("more than %d connections at once; one was closed unanswered", _MOST_CONNECTIONS)
             link.close()
@@ -95,24 +105,42 @@ class Service:
     def _converse(self, link: socket.socket) -> None:
         try:
             with link:
-                link.settimeout(_READ_SECONDS)
                 LOG.debug("asked by user %d", _peer(link))
-                link.sendall(self._reply(link).to_bytes())
+                answer = self._reply(link).to_bytes()
+                link.settimeout(_TALK_SECONDS)
+                link.sendall(answer)
         except OSError as error:
             LOG.warning("a connection broke: %s", error)
         finally:
             self._slots.release()
 
     def _reply(self, link: socket.socket) -> Frame:
-        with link.makefile("rb") as stream:
-            try:
-                request = Frame.read(stream.read, self._agent.most_payload)
-                if stream.read(1):
-                    raise PrivacyRefusal("more than one frame in a request")
-            except PrivacyRefusal as refusal:
-                LOG.warning("refused (%s): %s", refusal.reason, refusal)
-                return refused(refusal.reason)
+        take = _reader(link)
+        try:
+            request = Frame.read(take, self._agent.most_payload)
+            if take(1):
+                raise PrivacyRefusal("more than one frame in a request", Reason.MALFORMED)
+        except PrivacyRefusal as refusal:
+            LOG.warning("refused (%s): %s", refusal.reason, refusal)
+            return refused(refusal.reason)
         return self._agent.answer(request)
+
+
+def _reader(link: socket.socket) -> Callable[[int], bytes]:
+    """Gives so many bytes, or fewer at the end; a caller who trickles them gets no more time than others."""
+    until = time.monotonic() + _TALK_SECONDS
+
+    def take(count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            link.settimeout(max(until - time.monotonic(), 0.001))
+            piece = link.recv(min(count - len(data), _PIECE))
+            if not piece:
+                break
+            data += piece
+        return bytes(data)
+
+    return take
 
 
 def require_own_directory(path: Path) -> None:

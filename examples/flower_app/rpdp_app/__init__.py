@@ -1,0 +1,1 @@
+"""An rpdp app with a strategy of its own."""

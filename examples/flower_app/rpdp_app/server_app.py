@@ -1,0 +1,15 @@
+"""Runs at the server: the silos choose, weigh and protect themselves; how their updates are averaged is free."""
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAdam
+
+from rpdp.deployment.server import run_server
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Any strategy will do: it sees nothing but what silos have released, so it costs no privacy."""
+    run_server(grid, context.run_config, strategy=FedAdam(eta=0.05, beta_1=0.9, beta_2=0.99))

@@ -156,11 +156,12 @@ class Coordinator:
         until = time.monotonic() + self._settings.patience
         wanted = set(self._server.silos)
         while self._admitted != wanted and time.monotonic() < until:
-            if not self._pass(None, until - time.monotonic()):
-                time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
+            moved = self._pass(None, until - time.monotonic())
             if self._refusals:
                 told = "; ".join(f"{silo}: {reason}" for silo, reason in sorted(self._refusals.items()))
                 raise PrivacyRefusal(f"run {self._run!r} was not admitted ({told}); the silos' logs say more")
+            if not moved and self._admitted != wanted:
+                time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
         missing = sorted(wanted - self._admitted)
         least = self._settings.least_silos or len(wanted)
         if len(self._admitted) < least:

@@ -85,6 +85,7 @@ class Service:
             try:
                 os.chown(self._path, -1, grp.getgrnam(self._group).gr_gid)
             except (KeyError, PermissionError) as error:
+                self._path.unlink()
                 raise InputError(f"group={self._group!r}: {error}; name a group that this user is in") from None
             self._path.chmod(0o660)
         listener.listen(_MOST_CONNECTIONS)

@@ -75,6 +75,7 @@ def session(directory: Path) -> None:
             answer(ledger, log, name, number)
         if run == 1:
             ledger.withdraw(["r0"])
+            ledger.prune()
     ledger.close()
 
 
@@ -110,10 +111,12 @@ def problems(directory: Path) -> list[str]:
         for (run, number), seen in answers.items():
             if seen != {str(int(number in status[run].joined))}:
                 found.append(f"{run} {number}: the server saw {seen}")
+        released = {(event.run, event.round): event.facts["sha256"] for event in ledger.chain.events("release")}
         for (run, number), hashes in updates.items():
-            payload = ledger.stored(run, number)
-            if payload is None or hashes != {hashlib.sha256(payload).hexdigest()}:
+            if hashes != {released.get((run, number))}:  # `verify` holds the hash against the bytes
                 found.append(f"{run} {number}: released without a charge, or twice")
+        if any(ledger.stored(run, number) is not None for run, number in released if run in ("run-0", "run-1")):
+            found.append("an update that was removed is back")
         if len(status) != RUNS or any(run.announced != ROUNDS for run in status.values()):
             found.append("a run did not come to its end")
         if not ledger.explain("r0").withdrawn:

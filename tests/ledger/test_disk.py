@@ -52,6 +52,10 @@ def add(ledger: Ledger) -> None:
     ledger.add(BudgetTable(["new"], [1.0]))
 
 
+def prune(ledger: Ledger) -> None:
+    assert [one.count for one in ledger.prune("run")] == [1]
+
+
 def state(ledger: Ledger) -> tuple[object, ...]:
     left = ledger.left(small.budgets(), LIFETIME_DELTA).epsilon.tolist()
     return ledger.status(), left, ledger.stored("run", 1), len(ledger.records), ledger.chain.head
@@ -71,7 +75,7 @@ def attempted(ledger: Ledger, action: Callable[[Ledger], None], kind: str) -> bo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("action", [reserve, charge, store, add])
+@pytest.mark.parametrize("action", [reserve, charge, store, add, prune])
 def test_it_fails_closed_and_goes_on(
     tmp_path: Path, vfs: FaultyVFS, kind: str, action: Callable[[Ledger], None]
 ) -> None:
@@ -82,6 +86,8 @@ def test_it_fails_closed_and_goes_on(
         directory.mkdir()
         with small.admitted(directory) as ledger:
             ledger.charge("run", 1, heads)
+            if action is prune:
+                store(ledger)
             before = state(ledger)
         ledger = Ledger.open(directory / "ledger.db", vfs=vfs.name)
         vfs.arm(kind, place)

@@ -13,6 +13,7 @@ import pytest
 from rpdp import BudgetTable
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
 from rpdp.ledger import Account, Charge, Ledger, LedgerInUseError, chain, verification
+from rpdp.planning import assign_allowed
 from tests.federation.world import make_ids
 from tests.ledger import small
 from tests.ledger.account_suite import RECORDS, AccountSuite, never, plan
@@ -80,6 +81,33 @@ def test_a_run_goes_on_after_a_restart_with_the_same_plan(tmp_path: Path) -> Non
     assert same.fingerprint == turned.fingerprint == made.fingerprint
     assert turned.q.tolist() == made.q[[3, 1, 7, 0, 2, 6, 5, 4]].tolist()
     assert len(set(made.q.tolist())) > 1
+
+
+def test_a_plan_that_goes_on_has_the_budgets_it_was_made_from(tmp_path: Path) -> None:
+    """What was left of the smaller of ledger and table, whatever was booked or lowered since."""
+    table = small.budgets()
+    less = BudgetTable(table.ids.to_pylist(), np.where(np.arange(8) == 2, 0.7, table.epsilon))
+    allowed = less.per_record(LIFETIME_DELTA)
+    with small.make(tmp_path, table) as ledger:
+        ledger.reserve("before", small.plan(ledger, table), None)
+        ledger.lower_budgets(["r4"], 1.0)
+        ledger.withdraw(["r5"])
+        made = assign_allowed(small.public(), less.ids, ledger.left(less, LIFETIME_DELTA))
+        ledger.reserve("run", made, None)
+        ledger.lower_budgets(["r6"], 0.1)
+        ledger.withdraw(["r7"])
+        ledger.reserve("after", small.plan(ledger, table), None)
+        ledger.add(BudgetTable(["new"], [1.0]))
+    with Ledger.open(tmp_path / "ledger.db") as again:
+        same = again.resume("run", less.ids, allowed)
+        assert same.budget.tolist() == made.budget.tolist()
+        assert same.status.tolist() == made.status.tolist()
+        first = again.explain("r2").runs[0].epsilon
+        assert made.budget[[2, 5]].tolist() == pytest.approx([0.7 - first, 0.0])
+        without_the_table = again.resume("run", less.ids).budget
+        assert (without_the_table != made.budget).tolist() == [row == 2 for row in range(8)]
+        lowered = BudgetTable(table.ids.to_pylist(), np.full(8, 1e-6)).per_record(LIFETIME_DELTA)
+        assert again.resume("run", less.ids, lowered).budget.tolist() == made.cost.tolist()
 
 
 def test_going_on_with_too_few_records_is_refused(tmp_path: Path) -> None:

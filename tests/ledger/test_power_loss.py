@@ -38,7 +38,8 @@ def _without_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorded(template: Path, directory: Path, seed: int) -> Recording:
-    """A session of a silo: two runs with charges, updates, a withdrawal; every answer is marked when it is given."""
+    """A session of a silo: two runs with charges, updates, withdrawals, the updates of the first removed at its end;
+    every answer is marked when it is given."""
     shutil.copytree(template, directory)
     vfs = RecordingVFS(f"recorded-{seed}", directory)
     chance = random.Random(seed)  # noqa: S311
@@ -62,6 +63,10 @@ def recorded(template: Path, directory: Path, seed: int) -> Recording:
                 stored.add((run, number))
                 told()
         ledger.withdraw(["r1" if run == "one" else "r2"])
+        if run == "one":
+            stored.clear()
+            told()
+            ledger.prune()
     ledger.close()
     told()
     vfs.unregister()

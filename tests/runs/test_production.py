@@ -20,7 +20,9 @@ from rpdp.budgets import BudgetTable
 from rpdp.cli.run import run
 from rpdp.federation import Silo
 from rpdp.ledger import Ledger
+from rpdp.planning import Status
 from rpdp.runs import read_result
+from rpdp.runs.sections import PolicySection
 from tests.runs.toy import Change, write_run
 
 if TYPE_CHECKING:
@@ -38,9 +40,15 @@ REAL: list[Change] = [
     ("run.output", '"study"'),
     ("ledgers.a", '"a/ledger.db"'),
     ("ledgers.b", '"b/ledger.db"'),
+    ("policy.max_rounds", "60"),
+    ("policy.max_local_steps", "5"),
+    ("policy.max_participation", "1.0"),
+    ("policy.max_clip_norm", "1.0"),
+    ("policy.min_noise_multiplier", "1.0"),
     ("policy.lifetime_delta", "1e-3"),
     ("policy.max_runs", "3"),
 ]
+LIMITS = [name.removeprefix("policy.") for name, _ in REAL if name.startswith("policy.")]
 
 
 @dataclass
@@ -97,7 +105,7 @@ def test_a_real_run_is_booked_and_reported_as_one(steward: Steward) -> None:
     assert not any(note.startswith("treated as public: the silos' test records") for note in found.public.notes)
     assert sorted(json.loads(Path("study/heads.json").read_text())["heads"]) == list(SILOS)
     assert steward.types("train", "run.toml", "--resume", "--json") == 0
-    told = json.loads(steward.out)
+    told = json.loads(steward.out)["public"]
     assert (told["was_finished"], told["is_simulation"], told["seed"]) == (True, False, None)
 
 
@@ -107,7 +115,7 @@ def test_a_real_run_is_booked_and_reported_as_one(steward: Steward) -> None:
         ([("ledgers", None)], 3, "without seeds this is a real run, and it lacks [ledgers] with silo ="),
         ([("ledgers", None)], 3, "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`"),
         ([("run.id", None)], 3, 'it lacks [run] id = "…"'),
-        ([("policy", None)], 3, "it lacks [policy] lifetime_delta, the δ that records allow over all runs, [policy]"),
+        ([("policy", None)], 3, f"it lacks [policy] {', '.join(LIMITS)}, which the silos state"),
         ([("ledgers.b", '"b/none.db"')], 3, "b/none.db. Make one with `rpdp ledger create"),
         ([("ledgers.b", None)], 2, "[ledgers] names a, budgets.files a, b"),
         ([("run.seeds", "2")], 3, "a run with seeds is a simulation, which protects nobody"),
@@ -122,6 +130,62 @@ def test_what_is_no_real_run_is_refused(steward: Steward, changes: Sequence[Chan
     assert expected in steward.err
     assert not Path("study").exists()
     assert [steward.runs(silo) for silo in SILOS] == [[], []]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_every_limit_is_stated_by_somebody(steward: Steward, limit: str) -> None:
+    """A limit that is taken from the run itself would be none."""
+    steward.creates()
+    assert steward.types("train", steward.writes((f"policy.{limit}", None))) == 3
+    told = f"this is a real run, and it lacks [policy] {limit}, which the silos state"
+    assert told in steward.err
+    assert steward.types("doctor", "run.toml") == 3
+    assert told in steward.out
+    assert steward.runs("a") == []
+    assert set(LIMITS) == set(vars(PolicySection()))
+
+
+def test_machines_get_what_is_public_apart_from_what_stays(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(), "--json") == 0
+    told = json.loads(steward.out)
+    assert set(told) == {"public", "steward"}
+    assert told["public"]["run"] == "spring"
+    assert not {"standings", "seconds"} & set(told["public"])
+    assert set(told["public"]["files"]) == {"model", "rounds", "result", "public_plan", "report_to_share"}
+    assert [one["silo"] for one in told["steward"]["standings"]] == list(SILOS)
+    assert set(told["steward"]["files"]) == {"report", "silos"}
+
+
+def test_the_public_files_of_a_real_run_tell_no_time(steward: Steward) -> None:
+    """Time inside the silos' machine depends on who was drawn; it is in the silos' own files only."""
+    steward.creates()
+    assert steward.types("train", steward.writes()) == 0
+    home = Path("study/spring")
+    public = {path.name: path.read_text() for path in home.iterdir() if path.suffix in (".json", ".jsonl", ".html")}
+    report = public.pop("report.html")
+    assert "Run time per round" in report
+    assert "Run time per round" not in public["report-share.html"]
+    assert sorted(public) == ["public-plan.json", "report-share.html", "result.json", "rounds.jsonl"]
+    found = read_result(home)
+    assert found.seconds > 0.0
+    assert all(log.seconds > 0.0 for log in found.rounds)
+    for name, text in public.items():
+        assert name.endswith(".html") or "seconds" not in text
+        assert not any(f"{seconds:.6f}" in text for seconds in (found.seconds, *(log.seconds for log in found.rounds)))
+    kept = json.loads((home / "silo" / "a" / "view.json").read_text())["time"]
+    assert kept == [found.seconds, *(log.seconds for log in found.rounds)]
+    assert (home / "silo" / "a").stat().st_mode & 0o077 == 0
+    assert steward.types("report", home, "--out", "again.html") == 0
+    assert "Run time per round" in Path("again.html").read_text()
+
+
+def test_a_simulation_tells_its_time(steward: Steward) -> None:
+    """The control: the same files of a simulation have it."""
+    assert steward.types("train", write_run(steward.home), "--out", "simulated") == 0
+    assert '"seconds"' in Path("simulated/result.json").read_text()
+    assert '"seconds"' in Path("simulated/rounds.jsonl").read_text()
+    assert "time" not in json.loads(Path("simulated/silo/a/view.json").read_text())
 
 
 def test_seeds_and_ledgers_do_not_mix_whatever_the_command(steward: Steward) -> None:
@@ -158,7 +222,7 @@ def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
     assert "silo a: 1 left out, 39 reduced; silo b: 0 left out, 40 reduced" in steward.err
     assert steward.runs("a") == [("spring", 3)]
     assert steward.types("train", later, "--json") == 0
-    told = json.loads(steward.out)["standings"]
+    told = json.loads(steward.out)["steward"]["standings"]
     assert [(one["silo"], one["left_out"], one["reduced"]) for one in told] == [("a", 1, 39), ("b", 0, 40)]
     assert told[0]["remarks"][0].startswith("silo a: 1 record withdrawn; never drawn again. Take them out of the data")
     assert told[1]["remarks"][0].startswith("silo b: 40 records with less left (ε = ")
@@ -179,6 +243,21 @@ def test_a_used_ledger_that_the_server_does_not_know_is_refused(steward: Steward
     assert steward.runs("a") == [("spring", 3)]
     kept.rename("study/heads.json")
     assert steward.types("train", later) == 0
+
+
+def test_a_run_whose_heads_are_lost_does_not_go_on(steward: Steward) -> None:
+    """The ledger remembers that a server has acknowledged something; with the file put back the run goes on."""
+    steward.creates()
+    path = _killed(steward)
+    kept = Path("study/heads.json").rename("kept.json")
+    before = steward.runs("a")
+    assert steward.types("train", path, "--resume") == 3
+    assert "silo a: a server has acknowledged" in steward.err
+    assert "heads.json knows nothing of it" in steward.err
+    assert steward.runs("a") == before
+    kept.rename("study/heads.json")
+    assert steward.types("train", path, "--resume") == 0
+    assert steward.runs("a") == [("spring", 60)]
 
 
 def test_the_steward_hears_what_would_let_records_in(steward: Steward) -> None:
@@ -242,6 +321,36 @@ def test_a_killed_run_goes_on(steward: Steward) -> None:
         assert _account(steward, silo)[2] == before[silo][2]  # what is booked was booked once
     assert len(Path("study/spring/rounds.jsonl").read_text().splitlines()) == 60
     assert steward.types("report", "study/spring", "--out", "again.html") == 0
+
+
+def test_a_run_that_goes_on_reports_the_same_budgets(steward: Steward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an earlier run, a withdrawal and a lowered budget; what happens after admission changes nothing of it."""
+    steward.creates()
+    winter = steward.writes(("run.id", '"winter"'), ("privacy.noise_multiplier", "20"), name="winter.toml")
+    assert steward.types("train", winter) == 0
+    assert steward.types("ledger", "withdraw", "a/ledger.db", "a-7") == 0
+    assert steward.types("ledger", "lower", "a/ledger.db", "a-3", "--epsilon", "2") == 0
+    assert steward.types("ledger", "lower", "a/ledger.db", "a-5", "--delta", "1.5e-4") == 0
+    whole = shutil.copytree(steward.home, steward.home.with_name("whole"))
+    path = _killed(steward)
+    assert steward.types("ledger", "withdraw", "a/ledger.db", "a-11") == 0
+    assert steward.types("ledger", "lower", "a/ledger.db", "a-13", "--epsilon", "0.01") == 0
+    assert steward.types("train", path, "--resume") == 0
+    resumed = read_result(Path("study/spring"))
+    for made in steward.home.glob("*toy*.py"):
+        shutil.copy(made, whole)
+    shutil.copy(path, whole)
+    monkeypatch.chdir(whole)
+    assert steward.types("train", "run.toml") == 0
+    undisturbed = read_result(Path("study/spring"))
+    for silo in SILOS:
+        one, other = resumed.silos[silo].plan, undisturbed.silos[silo].plan
+        for column in ("budget", "q", "cost", "status"):
+            assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
+    plan = resumed.silos["a"].plan
+    assert [Status(plan.status[row]).name for row in (5, 7)] == ["DELTA_TOO_SMALL"] * 2
+    assert (plan.cost < plan.budget).sum() > 30  # the control: budgets are not what was reserved
+    assert len(set(plan.budget.tolist())) > 3
 
 
 def test_ctrl_c_in_the_first_round(steward: Steward, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.ledger_prune import prune
 from rpdp.cli.ledger_words import show_overview
 from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
 from rpdp.errors import InputError, PrivacyRefusal
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.progress import Progress
 
 app = typer.Typer(no_args_is_help=True)
+app.command()(prune)
 
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
 Records = Annotated[list[str] | None, typer.Argument(metavar="RECORD…", help="Record ids.")]

@@ -47,5 +47,6 @@ def show_overview(ledger: Path, overview: Overview) -> None:
     print_table("Runs", columns, runs) if runs else say("No run was admitted yet.")
     say(
         f"{overview.withdrawn:,} withdrawn · {overview.never_used:,} never used · {overview.events:,} events · "
-        f"{overview.pending_actions:,} steward actions waiting to be booked"
+        f"{overview.pending_actions:,} steward actions waiting to be booked · {overview.updates:,} updates kept "
+        f"({overview.update_bytes / 1e6:,.1f} MB)"
     )

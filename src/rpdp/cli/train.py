@@ -113,6 +113,10 @@ def _tell_interrupted(directory: Path, again: str, *, is_real: bool, as_json: bo
         tell_interrupted("The first round was not over yet; nothing is kept.", None, as_json=as_json)
 
 
+_SENSITIVE = ("report", "silos")
+"""Files that stay with the silos."""
+
+
 def _files(directory: Path) -> dict[str, str]:
     names = {
         "model": "model.safetensors",
@@ -127,12 +131,19 @@ def _files(directory: Path) -> dict[str, str]:
 
 
 def _facts(trained: Trained) -> dict[str, Any]:
+    """For machines. Of a real run in two parts: what anybody may see, and what stays with the data stewards."""
     from rpdp.runs.store import summary
 
-    told = {**summary(trained.result), "was_finished": trained.was_finished, "files": _files(trained.directory)}
-    if not trained.result.is_simulation:
-        told["standings"] = [asdict(one) for one in trained.standings]
-    return told
+    public = {**summary(trained.result), "was_finished": trained.was_finished}
+    files = _files(trained.directory)
+    if trained.result.is_simulation:
+        return {**public, "files": files}
+    local = {name: files.pop(name) for name in _SENSITIVE}
+    standings = [asdict(one) for one in trained.standings]
+    return {
+        "public": {**public, "files": files},
+        "steward": {"standings": standings, "seconds": trained.result.seconds, "files": local},
+    }
 
 
 def _show(trained: Trained) -> None:
@@ -159,7 +170,8 @@ def _show(trained: Trained) -> None:
     else:
         say("A real run: secure randomness, booked in the ledger of every silo (rpdp ledger show).")
     for name, path in _files(trained.directory).items():
-        say_line(f"{name.replace('_', ' ')}: {path}{' (sensitive: stays with the silos)' if name == 'silos' else ''}")
+        note = " (sensitive: stays with the silos)" if name in _SENSITIVE else ""
+        say_line(f"{name.replace('_', ' ')}: {path}{note}")
 
 
 def _share(value: float | None) -> str:

@@ -282,7 +282,8 @@ class Silo:
 
     def _resumed(self, run: str, public: PublicPlan) -> SiloPlan:
         """The plan that this run was admitted with, if it is the same run."""
-        plan = self.account.resume(run, self.budgets.ids)
+        allowed = self.budgets.per_record(self.policy.lifetime_delta)
+        plan = self.account.resume(run, self.budgets.ids, allowed)
         if plan.public.fingerprint != public.fingerprint:
             raise PrivacyRefusal(
                 f"silo {self.name}: run {run!r} was admitted with plan {plan.public.fingerprint[:12]}…, not with "

@@ -81,8 +81,12 @@ class Account(ABC):
         """
 
     @abstractmethod
-    def resume(self, run: str, ids: pa.ChunkedArray) -> SiloPlan:
-        """The plan that was reserved for a run, in the order of these ids, to go on with it after a restart."""
+    def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
+        """The plan that was reserved for a run, in the order of these ids, to go on with it after a restart.
+
+        Its budgets are what was left when the run was admitted, of the smaller of each budget in force and the one
+        `allowed`, as in `left`.
+        """
 
     @abstractmethod
     def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
@@ -101,7 +105,7 @@ class Account(ABC):
 
     @abstractmethod
     def stored(self, run: str, number: int) -> bytes | None:
-        """The update of a round, if it was finished."""
+        """The update of a round, if it was finished (and is still there: a steward may remove those of old runs)."""
 
     @abstractmethod
     def switched_off(self) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.database import Database
 
 GENESIS = hashlib.sha256(b"rpdp-ledger/1").digest()
-PRIVATE_KINDS = ("create", "add", "withdraw", "lower", "raise")
+PRIVATE_KINDS = ("create", "add", "withdraw", "lower", "raise", "prune")
 PUBLIC_KINDS = ("admit", "charge", "release")
 
 _END = 100
@@ -100,7 +100,7 @@ def public_head_after(previous: bytes, event: Event) -> bytes:
     if event.kind == "admit":
         fields |= {"plan": facts["public_plan"]["fingerprint"], "rounds": facts["public_plan"]["schedule"]["rounds"]}
     elif event.kind == "charge":
-        fields |= {"round": event.round, "joined": bool(event.joined)}
+        fields |= {"round": event.round}  # not the coin: a joined round that failed must look like one sat out
     else:
         fields |= {"round": event.round, "sha256": facts["sha256"]}
     return hashlib.sha256(previous + canonical(fields).encode()).digest()

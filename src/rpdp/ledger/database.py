@@ -157,6 +157,17 @@ class Database:
         except apsw.IOError:
             self._broken = True
 
+    def shrink(self) -> None:
+        """Give the space of removed rows back to the disk. Not needed for anything: it would be used again."""
+        try:
+            self._connection.execute("PRAGMA temp_store=MEMORY; VACUUM").fetchall()
+        except (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.NoMemError):
+            return
+        except apsw.IOError:
+            self._broken = True
+            return
+        self.shorten_log()
+
     def copy_to(self, path: Path) -> None:
         """A consistent copy, also while a run goes on."""
         with self._explained():

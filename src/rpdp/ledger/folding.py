@@ -48,11 +48,13 @@ class Folder:
         """These are committed."""
         self.booked.update(action.name for action in actions)
 
-    def actions(self) -> list[Action]:
-        """All booked actions in their order."""
+    def actions(self, before: int | None = None) -> list[Action]:
+        """All booked actions in their order, or those before an event."""
         signatures = {
             event.seq: bytes.fromhex(event.facts["signature"])
             for event in self._chain.events("withdraw", "lower", "raise")
         }
         rows = self._database.each("SELECT seq, body FROM change ORDER BY seq")
-        return [Action.from_body(body, signatures.get(seq, b"")) for seq, body in rows]
+        return [
+            Action.from_body(body, signatures.get(seq, b"")) for seq, body in rows if before is None or seq < before
+        ]

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
+from rpdp.budgets import RecordBudgets
 from rpdp.budgets.validation import LARGEST_EPSILON
 from rpdp.errors import BudgetError, InputError
 from rpdp.ledger import points
 from rpdp.ledger.account import Account, AccountStatus, Charge
 from rpdp.ledger.actions import Action
 from rpdp.ledger.creation import create_files, new_records
+from rpdp.ledger.history import standing_before
 from rpdp.ledger.opened import OpenedLedger
 from rpdp.ledger.progress import silent
+from rpdp.ledger.pruning import prune
 from rpdp.ledger.roster import ABSENT, Roster
 from rpdp.ledger.runs import now
 from rpdp.ledger.standing import Standing
@@ -25,11 +28,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rpdp.budgets import BudgetTable, RecordBudgets
+    from rpdp.budgets import BudgetTable
     from rpdp.ledger.actions import ActionKind
     from rpdp.ledger.chain import PublicHead
     from rpdp.ledger.creation import Kind
     from rpdp.ledger.progress import Progress
+    from rpdp.ledger.pruning import Updates
     from rpdp.ledger.steward import StewardKey, StewardPublicKey
     from rpdp.ledger.units import FloatArray
     from rpdp.planning import SiloPlan
@@ -186,10 +190,13 @@ class Ledger(OpenedLedger, Account):
         with self.reading():
             return AccountStatus(self.is_simulation, len(self.records), self.runs.status())
 
-    def resume(self, run: str, ids: pa.ChunkedArray) -> SiloPlan:
+    def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
         """The silo plan that was reserved for a run, in the order of these ids, to go on with it after a restart."""
         with self._turn:
-            return self.runs.plan(run, ids, self._bound(ids).places)
+            now_in_force = self._bound(ids)
+            before = standing_before(self, self.runs.admission(run), now_in_force)
+            left = before.left(allowed or RecordBudgets(before.epsilon, before.delta))
+            return self.runs.plan(run, ids, now_in_force.places, left)
 
     def _bound(self, ids: pa.ChunkedArray) -> Standing:
         """The standing of the records of a run, which positions refer to from now on."""
@@ -236,6 +243,21 @@ class Ledger(OpenedLedger, Account):
             self._noted()
             self.database.shorten_log()
         return len(budgets)
+
+    def prune(self, run: str | None = None, *, reason: str = "") -> list[Updates]:
+        """Remove the updates of a run, or of all runs whose rounds were all announced, in one transaction.
+
+        Releases stay in the chain; a round that is asked again is sat out.
+        """
+        with self._turn:
+            with self._writing():
+                points.reached("prune: begun")
+                gone = prune(self.database, self.chain, self.runs, run, reason)
+            points.reached("prune: committed")
+            if gone:
+                self._noted()
+                self.database.shrink()
+        return gone
 
     def withdraw(self, records: Sequence[str] = (), *, subjects: Sequence[str] = (), reason: str = "") -> Action:
         """Take records out for good: never drawn again from the next local step on, nothing refunded.

@@ -68,7 +68,7 @@ class MemoryAccount(Account):
         self._delta += np.where(drawn, plan.public.delta, 0.0)
         self._runs[run] = _Run(plan, None if rounds_to_join is None else frozenset(rounds_to_join))
 
-    def resume(self, run: str, ids: pa.ChunkedArray) -> SiloPlan:
+    def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
         """The plan of an admitted run; the order of records cannot have changed within a process."""
         return self._held(run).plan
 

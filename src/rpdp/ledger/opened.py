@@ -195,6 +195,12 @@ class OpenedLedger:
         with self.reading():
             return PublicHead(self.id, self.chain.public_count, self.chain.public_head.hex())
 
+    @property
+    def acknowledged(self) -> PublicHead | None:
+        """The newest head that a server has acknowledged, as it is kept beside the ledger."""
+        assert self._newest is not None
+        return self._newest.acknowledged()
+
     def require_newest(self, notes: list[dict[str, Any]]) -> None:
         """Refuse a ledger that is older than a state noted beside it before it was read."""
         assert self._newest is not None
@@ -212,9 +218,9 @@ class OpenedLedger:
         """All steward actions in force, booked or not, in their order."""
         return [*self.booked_actions(), *self.pending()]
 
-    def booked_actions(self) -> list[Action]:
-        """Steward actions that are in the chain, in their order."""
-        return self._folder.actions()
+    def booked_actions(self, before: int | None = None) -> list[Action]:
+        """Steward actions that are in the chain, in their order: all, or those before an event."""
+        return self._folder.actions(before)
 
     def pending(self) -> list[Action]:
         """Steward actions that are in force and not booked yet."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.ledger.accounts import all_accounts
+from rpdp.ledger.pruning import updates_kept
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +66,8 @@ class Overview:
     events: int
     head: PublicHead
     pending_actions: int
+    updates: int
+    update_bytes: int
     groups: tuple[BudgetGroup, ...]
     runs: tuple[RunOverview, ...]
 
@@ -97,6 +100,7 @@ class _Sums:
 
 def overview_of(ledger: OpenedLedger, progress: Progress) -> Overview:
     """Look at every account once."""
+    kept = updates_kept(ledger.database)
     sums = _Sums()
     withdrawn = off = never = 0
     for accounts in all_accounts(ledger, progress):
@@ -123,6 +127,8 @@ def overview_of(ledger: OpenedLedger, progress: Progress) -> Overview:
         events=ledger.chain.seq,
         head=ledger.public_head(),
         pending_actions=len(ledger.pending()),
+        updates=sum(one.count for one in kept),
+        update_bytes=sum(one.bytes for one in kept),
         groups=sums.groups(),
         runs=_runs(ledger),
     )

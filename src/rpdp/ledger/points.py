@@ -22,6 +22,9 @@ LABELS = (
     "store: committed",
     "inbox: begun",
     "inbox: in place",
+    "prune: begun",
+    "prune: written",
+    "prune: committed",
     "fold: booked",
     "fold: removed",
 )

@@ -17,7 +17,7 @@ from rpdp.errors import InputError, PlanError, PrivacyRefusal
 from rpdp.ledger import points
 from rpdp.ledger.account import Charge, RunStatus
 from rpdp.ledger.membership import MemberStore, classes_of, spread
-from rpdp.ledger.units import DELTA_SHIFT, rounded_up
+from rpdp.ledger.units import DELTA_SHIFT, DELTA_TOLERANCE, rounded_up
 from rpdp.planning import PublicPlan, SiloPlan, Status
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from rpdp.budgets import RecordBudgets
     from rpdp.ledger.chain import Chain, Event
     from rpdp.ledger.database import Database
     from rpdp.ledger.membership import Classes
@@ -69,7 +70,7 @@ class Admission:
 
 @dataclass(frozen=True, eq=False)
 class ReservedPlan(SiloPlan):
-    """A silo plan as the ledger keeps it: probabilities, costs and rounds; `budget` is what is reserved.
+    """A silo plan as the ledger keeps it: probabilities, costs and rounds; `budget` is what was left at admission.
 
     It goes by the fingerprint of the plan that was admitted, so that a run knows itself again after a restart.
     """
@@ -188,7 +189,7 @@ class RunBook:
     def store(self, run: str, number: int, payload: bytes) -> None:
         """Put a finished update into the outbox."""
         self._of(run)
-        if not self._has_joined(run, number) or self.stored(run, number) is not None:
+        if not self._has_joined(run, number) or self._has_released(run, number):
             raise PrivacyRefusal(f"round {number} of run {run!r} was not joined, or its update is there already")
         facts = {"at": now(), "sha256": hashlib.sha256(payload).hexdigest(), "bytes": len(payload)}
         seq = self._chain.append("release", facts, run=run, number=number)
@@ -196,7 +197,7 @@ class RunBook:
         points.reached("store: written")
 
     def stored(self, run: str, number: int) -> bytes | None:
-        """The update of a round, if it was finished."""
+        """The update of a round, if it was finished and not removed since."""
         self._of(run)
         query = (
             "SELECT outbox.payload FROM event JOIN outbox USING(seq) "
@@ -227,8 +228,11 @@ class RunBook:
             rounds["release", 0],
         )
 
-    def plan(self, run: str, ids: pa.ChunkedArray, places: NDArray[np.int32]) -> SiloPlan:
-        """The silo plan that was reserved, in the order of these ids: to go on with a run after a restart."""
+    def plan(self, run: str, ids: pa.ChunkedArray, places: NDArray[np.int32], left: RecordBudgets) -> SiloPlan:
+        """The silo plan that was reserved, in the order of these ids: to go on with a run after a restart.
+
+        `left` is what these records had left when it was made.
+        """
         admission = self._of(run).admission
         classes = self.members.classes(admission.seq, admission.classes)
         index = np.zeros(len(ids) + 1, dtype=np.int64)  # records that are not in the table go to the spare place
@@ -242,7 +246,7 @@ class RunBook:
                 f"run {run!r} was admitted with {admission.drawn:,} records that can be drawn; only "
                 f"{int((index > 0).sum()):,} of them are in this table. Go on with the table it was admitted with"
             )
-        return _plan_of(admission, ids, classes, index)
+        return _plan_of(admission, ids, classes, index, left)
 
     def _of(self, run: str) -> _Progress:
         if run not in self._progress:
@@ -266,6 +270,11 @@ class RunBook:
         query = "SELECT joined FROM event WHERE run = ? AND run <> '' AND kind = 'charge' AND round = ?"
         return any(joined for (joined,) in self._database.rows(query, (run, number)))
 
+    def _has_released(self, run: str, number: int) -> bool:
+        """Whether a round was released, also if its update was removed since."""
+        query = "SELECT 1 FROM event WHERE run = ? AND run <> '' AND kind = 'release' AND round = ?"
+        return bool(self._database.rows(query, (run, number)))
+
 
 def now() -> str:
     """The time for an event."""
@@ -280,15 +289,19 @@ def _require_join(public: PublicPlan, join: tuple[int, ...] | None) -> None:
         raise PlanError(f"rounds_to_join={join} are not {wanted} different rounds of {public.schedule.rounds}")
 
 
-def _plan_of(admission: Admission, ids: pa.ChunkedArray, classes: Classes, index: NDArray[np.int64]) -> SiloPlan:
+def _plan_of(
+    admission: Admission, ids: pa.ChunkedArray, classes: Classes, index: NDArray[np.int64], left: RecordBudgets
+) -> SiloPlan:
+    assert left.delta is not None
     q, cost = classes.q[index], classes.cost[index]
     status = np.full(len(ids), Status.SAMPLED, dtype=np.uint8)
     status[q >= 1.0] = Status.ALWAYS
     status[q <= 0.0] = Status.BUDGET_TOO_SMALL
+    status[(q <= 0.0) & (left.delta < admission.public.delta * (1.0 - DELTA_TOLERANCE))] = Status.DELTA_TOO_SMALL
     return ReservedPlan(
         public=admission.public,
         ids=ids,
-        budget=cost.copy(),  # what is reserved is all that this run may spend
+        budget=np.maximum(left.epsilon, cost),  # a table with lower budgets than at admission takes nothing back
         q=q,
         cost=cost,
         active_rounds=classes.active[index],

@@ -1,8 +1,9 @@
 """The tables of a ledger file, and how arrays are stored in them.
 
 `event` is the chain: the truth. Everything else is bulk that an event names by its hash (`segment`, `class`, `member`,
-`change`, `outbox`), or a sum that can be recomputed from it (`total`). Bulk rows are never changed; totals are
-rewritten by every reservation, whose event names the hash of all of them.
+`change`, `outbox`), or a sum that can be recomputed from it (`total`). Bulk rows are never changed, and
+none is removed but updates, by an event that says so; totals are rewritten by every reservation, whose event names the
+hash of all of them.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ Five checks, none of which trusts another's result:
 
 1. *file*: SQLite's own integrity check; tables and indexes are exactly those of a ledger.
 2. *chain*: every head, public and private, from the first event on; the newest state noted beside the ledger.
-3. *bulk*: every row outside the chain is named by an event, by its hash; no row is left over.
+3. *bulk*: every row outside the chain is named by an event, by its hash; no row is left over, none is missing but the
+   updates that a later event has removed.
 4. *accounts* (`replay`): the budget in force and the sum of all bookings of every record, from segments, memberships
    and steward actions; no reservation over the budget in force at that moment; the totals are these sums, exactly.
 5. *prices* (`repricing`): what each run booked for each sampling probability, from the public settings of its plan by
-   the accountants, anew.
+   the accountants, anew, and against an attacker.
 
 So any change of a byte that changes what a ledger says is found; a change that is not found (in free pages, in the
 unused part of a page) has no effect on anything that is read.
@@ -24,6 +25,8 @@ from rpdp.errors import RpdpError
 from rpdp.ledger.actions import KINDS as ACTION_KINDS
 from rpdp.ledger.chain import GENESIS, PRIVATE_KINDS, PUBLIC_KINDS, head_after, public_head_after
 from rpdp.ledger.database import expected_schema
+from rpdp.ledger.pruning import KIND as PRUNE
+from rpdp.ledger.pruning import replay_prunings
 from rpdp.ledger.replay import replay_accounts, replay_rounds
 from rpdp.ledger.repricing import reprice
 
@@ -121,7 +124,11 @@ def _chain(ledger: OpenedLedger, notes: list[dict[str, Any]], progress: Progress
 def _bulk(ledger: OpenedLedger, progress: Progress) -> Iterator[str]:
     named: set[tuple[str, int]] = set()
     totals = None
+    pruned, problems = replay_prunings(ledger.chain.events("release", PRUNE))
+    yield from problems
     for event in ledger.chain.events():
+        if event.seq in pruned:
+            continue
         for table in _TABLES_OF.get(event.kind, ("change",)):
             named.add((table, event.seq))
         problem = _bulk_of(ledger, event)
@@ -141,6 +148,7 @@ _TABLES_OF = {
     "admit": ("class", "member"),
     "charge": (),
     "release": ("outbox",),
+    "prune": (),
 }
 """Where the rows lie that an event names; those of a steward action in `change`."""
 

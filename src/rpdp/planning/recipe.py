@@ -27,7 +27,8 @@ class Recipe:
         decay: Factor on the learning rate from round to round; 1 keeps it.
         optimiser: "sgd" or "adam"; it starts anew in every round, so silos keep nothing between rounds.
         momentum: Of local SGD.
-        micro_batch: A larger draw is processed in pieces of this size; fixed, so that runs repeat bit for bit.
+        micro_batch: A larger draw is processed in pieces of at most this size, never above 512; fixed, so that runs
+            repeat bit for bit.
         averaged_rounds: The result is the mean of the models after the last so many rounds: noise and the luck of who
             took part last average out.
         backbone: How updates become the next model: "fedavg", "fedprox", "scaffold", "fedavgm" or "fedadam".

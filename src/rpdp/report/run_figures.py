@@ -34,7 +34,7 @@ def public_cards(comparison: Comparison) -> list[Card]:
         cards.append(final_card(comparison))
     if comparison.subject.rounds:
         cards.append(participation_card(comparison))
-    if comparison.subject.rounds and comparison.for_silo:
+    if comparison.subject.rounds and comparison.for_silo and not np.isnan(comparison.subject.seconds):
         cards.append(time_card(comparison.subject))  # how long a round takes depends on how many records were drawn
     return cards
 

@@ -40,7 +40,8 @@ def methods_table(comparison: Comparison) -> str:
         ]
         if comparison.for_silo:
             over = comparison.over_budget(method)
-            row.append(f"{sum(run.seconds for run in runs) / len(runs):.1f}")
+            seconds = sum(run.seconds for run in runs) / len(runs)
+            row.append(_NONE if np.isnan(seconds) else f"{seconds:.1f}")
             row.append(f"{over:,} of {comparison.records(method):,}" if over else "0")
             if over:
                 alarms.add((number, len(row) - 1))

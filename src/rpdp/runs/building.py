@@ -186,7 +186,7 @@ def _silos(
 
 
 def _policy(spec: RunFile, public: PublicPlan) -> Policy:
-    """The silos' limits: those of the file, and this plan itself where it names none."""
+    """The silos' limits: those of the file, and this plan itself where it names none, which only a simulation may."""
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
     return replace(Policy.of(public), **given)
 
@@ -196,7 +196,8 @@ def _planned(silo: Silo, public: PublicPlan, planner: Planner, run: str | None) 
     before = {status.run for status in silo.account.status().runs}
     silo.policy.require(public, len(before - {run}))
     if run in before:
-        return silo.account.resume(run, silo.budgets.ids)
+        allowed = silo.budgets.per_record(silo.policy.lifetime_delta)
+        return silo.account.resume(run, silo.budgets.ids, allowed)
     return planner(public, silo.budgets.ids, silo.account.left(silo.budgets, silo.policy.lifetime_delta))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from rpdp.errors import RpdpError
 from rpdp.runs.building import Built, build
+from rpdp.runs.production import run_id
 from rpdp.runs.sources import load_source, make_model
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def examine(spec: RunFile, settings: MethodSettings, seed: int) -> Examination:
         return done
     for look in (examinations.budgets, examinations.plan, examinations.resources, examinations.machine):
         done.add(_stage(done, look.__name__, lambda look=look: look(built)) or [])  # type: ignore[misc]
+    if spec.ledgers is not None:
+        _stage(done, "real run", lambda: run_id(spec, settings.method))
     return done
 
 

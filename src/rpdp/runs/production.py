@@ -25,9 +25,9 @@ def run_id(spec: RunFile, method: str) -> str:
     missing = _missing(spec)
     if missing:
         raise PrivacyRefusal(
-            f"{spec.path}: without seeds this is a real run, and it lacks {', '.join(missing)}. Make a ledger for "
-            "every silo (`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`) and name it in [ledgers]; "
-            "for a simulation, which protects nobody, give seeds = 1 in [run], or --seed"
+            f"{spec.path}: without seeds this is a real run, and it lacks {'; '.join(missing)}. A ledger is made with "
+            "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`; for a simulation, which protects "
+            "nobody, give seeds = 1 in [run], or --seed"
         )
     if method != "rpdp":
         raise PrivacyRefusal(f"{spec.path}: method {method} is for simulations only; a real run uses rpdp")
@@ -52,10 +52,10 @@ def _missing(spec: RunFile) -> list[str]:
         "budgets.records_per_silo, declared: a count of the real records would become public": (
             spec.budgets.records_per_silo
         ),
-        "[policy] lifetime_delta, the δ that records allow over all runs": spec.policy.lifetime_delta,
-        "[policy] max_runs, how many runs the silos admit in all": spec.policy.max_runs,
     }
-    return [what for what, given in wanted.items() if given is None]
+    unstated = [name for name, limit in vars(spec.policy).items() if limit is None]
+    limits = [f"[policy] {', '.join(unstated)}, which the silos state (a limit taken from the run itself is none)"]
+    return [what for what, given in wanted.items() if given is None] + (limits if unstated else [])
 
 
 def heads_of(spec: RunFile) -> Path:
@@ -109,11 +109,19 @@ def _require_new(ledgers: Mapping[str, Ledger], run: str, *, resume: bool) -> No
 
 
 def _require_known(ledgers: Mapping[str, Ledger], heads: Mapping[str, PublicHead], run: str, path: Path) -> None:
-    """Refuse a ledger with other runs of which the server remembers nothing: a restored backup would look like that."""
+    """Refuse a used ledger of which the server remembers nothing: a restored backup would look like that."""
     for silo, ledger in ledgers.items():
         others = sorted({status.run for status in ledger.status().runs} - {run})
-        if others and silo not in heads:
+        if silo in heads:
+            continue
+        if others:
             raise PrivacyRefusal(
                 f"silo {silo}: its ledger has earlier runs ({', '.join(others)}), and {path} knows none of them; an "
                 "older state of it could not be told from the newest. Put the heads.json of those runs there first"
+            )
+        if ledger.acknowledged is not None and ledger.acknowledged.count:
+            raise PrivacyRefusal(
+                f"silo {silo}: a server has acknowledged {ledger.acknowledged.count:,} public events of its ledger, "
+                f"and {path} knows nothing of it: that file was lost, or the run was begun from another directory. Put "
+                "the heads.json of this run there first"
             )

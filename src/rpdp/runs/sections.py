@@ -191,7 +191,10 @@ class RunSection:
 
 @dataclass(frozen=True)
 class PolicySection:
-    """`[policy]`: the silos' own limits; what is missing is as large as this run file asks for."""
+    """`[policy]`: the silos' own limits.
+
+    In a simulation what is missing is as large as the run file asks for; a real run needs all of them.
+    """
 
     max_rounds: int | None = setting(require_count, None)
     max_local_steps: int | None = setting(require_count, None)

@@ -6,13 +6,15 @@
     result.json           the result in numbers; its presence says that the run is finished
     silo/NAME/            silo-plan.parquet, draws.parquet and view.json: sensitive
 
-`read_result` gives back the `RunResult` that `write_result` was given.
+How long a round of a real run took depends on how many records were drawn (privacy.md, rule 14): its times are in the
+silos' `view.json`, not in the public part. `read_result` gives back the `RunResult` that `write_result` was given.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 FORMAT = "rpdp-run/1"
 PLAN, ROUNDS, MODEL, RESULT = "public-plan.json", "rounds.jsonl", "model.safetensors", "result.json"
-SILOS = "silo"
+SILOS, VIEW = "silo", "view.json"
 
 
 def write_result(result: RunResult, model: nn.Module, directory: Path, *, keep_silos: bool = True) -> None:
@@ -46,10 +48,11 @@ def write_result(result: RunResult, model: nn.Module, directory: Path, *, keep_s
     """
     directory.mkdir(parents=True, exist_ok=True)
     result.public.write(directory / PLAN)
-    write_rounds(directory, result.rounds)
+    write_rounds(directory, result.rounds, with_time=result.is_simulation)
     _write_model(result.values, model, directory / MODEL)
+    time = None if result.is_simulation else [result.seconds, *(log.seconds for log in result.rounds)]
     for name, view in result.silos.items() if keep_silos else ():
-        _write_view(view, directory / SILOS / name)
+        _write_view(view, directory / SILOS / name, time)
     fresh = directory / f".{RESULT}.new"
     fresh.write_text(json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     fresh.replace(directory / RESULT)
@@ -58,6 +61,7 @@ def write_result(result: RunResult, model: nn.Module, directory: Path, *, keep_s
 def summary(result: RunResult) -> dict[str, Any]:
     """The result in numbers, all of them public."""
     score = result.score
+    time = {"seconds": result.seconds} if result.is_simulation else {}
     return {
         "format": FORMAT,
         "run": result.run,
@@ -70,7 +74,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "rounds": len(result.rounds),
         "silos": sorted(result.silos),
         "parameters": result.values.numel(),
-        "seconds": result.seconds,
+        **time,
         "plan": result.public.fingerprint,
         "notes": list(result.public.notes),
     }
@@ -100,45 +104,63 @@ def read_result(directory: Path) -> RunResult:
     head = read_summary(directory)
     try:
         public = PublicPlan.read(directory / PLAN)
+        rounds = read_rounds(directory)
+        seconds, rounds = (head["seconds"], rounds) if head["is_simulation"] else _timed(directory, head, rounds)
         return RunResult(
             run=head["run"],
             public=public,
             method=head["method"],
             seed=head["seed"],
             values=_read_model(directory / MODEL),
-            rounds=read_rounds(directory),
+            rounds=rounds,
             silos={name: _read_view(directory / SILOS / name, public) for name in head["silos"]},
-            seconds=head["seconds"],
+            seconds=seconds,
         )
     except FileNotFoundError as error:
         raise InputError(f"{directory}: a damaged run: {error.filename or error}") from None
-    except (json.JSONDecodeError, KeyError, TypeError, SafetensorError, pa.ArrowInvalid) as error:
+    except (ValueError, KeyError, TypeError, SafetensorError, pa.ArrowInvalid) as error:
         raise InputError(f"{directory}: a damaged run: {type(error).__name__}: {error}") from None
 
 
-def write_rounds(directory: Path, rounds: Iterable[RoundLog]) -> None:
-    """Replace the log of rounds."""
-    lines = [json.dumps(asdict(log), ensure_ascii=False) + "\n" for log in rounds]
+def write_rounds(directory: Path, rounds: Iterable[RoundLog], *, with_time: bool) -> None:
+    """Replace the log of rounds; the time that they took belongs into that of a simulation only."""
+    lines = [_line(log, with_time=with_time) for log in rounds]
     fresh = directory / f".{ROUNDS}.new"
     fresh.write_text("".join(lines), encoding="utf-8")
     fresh.replace(directory / ROUNDS)
 
 
-def append_round(directory: Path, log: RoundLog) -> None:
+def append_round(directory: Path, log: RoundLog, *, with_time: bool = False) -> None:
     """Add a round to the log."""
     with (directory / ROUNDS).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(log), ensure_ascii=False) + "\n")
+        file.write(_line(log, with_time=with_time))
 
 
 def read_rounds(directory: Path) -> tuple[RoundLog, ...]:
-    """The log of rounds."""
+    """The log of rounds; where it has no times they are NaN."""
     lines = (directory / ROUNDS).read_text(encoding="utf-8").splitlines()
     return tuple(_round(json.loads(line)) for line in lines)
 
 
+def _line(log: RoundLog, *, with_time: bool) -> str:
+    facts = asdict(log)
+    if not with_time:
+        del facts["seconds"]
+    return json.dumps(facts, ensure_ascii=False) + "\n"
+
+
 def _round(values: dict[str, Any]) -> RoundLog:
     score = None if values["score"] is None else Score(**values["score"])
-    return RoundLog(**{**values, "joined": tuple(values["joined"]), "score": score})
+    return RoundLog(**{"seconds": math.nan, **values, "joined": tuple(values["joined"]), "score": score})
+
+
+def _timed(directory: Path, head: dict[str, Any], rounds: tuple[RoundLog, ...]) -> tuple[float, tuple[RoundLog, ...]]:
+    """How long a real run took, if a silo's part is here, and its rounds with their times."""
+    if not head["silos"]:
+        return math.nan, rounds
+    facts = json.loads((directory / SILOS / head["silos"][0] / VIEW).read_text(encoding="utf-8"))
+    whole, *each = facts["time"]
+    return whole, tuple(replace(log, seconds=seconds) for log, seconds in zip(rounds, each, strict=True))
 
 
 def _write_model(values: Tensor, model: nn.Module, path: Path) -> None:
@@ -158,15 +180,15 @@ def _read_model(path: Path) -> Tensor:
         return torch.cat([file.get_tensor(name).reshape(-1) for name in names])
 
 
-def _write_view(view: SiloView, directory: Path) -> None:
+def _write_view(view: SiloView, directory: Path, time: list[float] | None) -> None:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     view.plan.write(directory / "silo-plan.parquet")
     columns: dict[str, Any] = {"record": view.plan.ids, "draws": view.draws, "expected_draws": view.expected_draws}
     if view.correct is not None:
         columns["correct"] = view.correct
     pa_parquet.write_table(pa.table(columns), directory / "draws.parquet")
-    facts = {"joined": view.joined, "overdrawn": view.overdrawn}
-    (directory / "view.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    facts = {"joined": view.joined, "overdrawn": view.overdrawn, **({} if time is None else {"time": time})}
+    (directory / VIEW).write_text(json.dumps(facts) + "\n", encoding="utf-8")
 
 
 def _read_view(directory: Path, public: PublicPlan) -> SiloView:
@@ -174,7 +196,7 @@ def _read_view(directory: Path, public: PublicPlan) -> SiloView:
     if plan.public.fingerprint != public.fingerprint:
         raise InputError(f"{directory}: its silo plan belongs to another public plan")
     draws = pa_parquet.read_table(directory / "draws.parquet")
-    facts = json.loads((directory / "view.json").read_text(encoding="utf-8"))
+    facts = json.loads((directory / VIEW).read_text(encoding="utf-8"))
     correct = np.asarray(draws["correct"]) if "correct" in draws.column_names else None
     return SiloView(
         plan=replace(plan, public=public),  # one curve for all silos

@@ -206,7 +206,7 @@ class _Recorder:
 
     def __call__(self, log: RoundLog) -> None:
         self.begin()
-        append_round(self._directory, log)
+        append_round(self._directory, log, with_time=self._built.seed is not None)
         if self._on_round is not None:
             self._on_round(log)
 
@@ -219,7 +219,7 @@ class _Recorder:
         (directory / RUN_FILE).write_text(spec.text, encoding="utf-8")
         self._built.public.write(directory / PLAN)
         kept = Checkpoint.read(directory / CHECKPOINT)
-        write_rounds(directory, kept.rounds[:-1] if kept is not None else ())
+        write_rounds(directory, kept.rounds[:-1] if kept is not None else (), with_time=self._built.seed is not None)
         self._begun = True
 
 

@@ -15,7 +15,7 @@ from rpdp.training.checks import Finding, check_model, require_private, to_group
 from rpdp.training.choose import SlowKernelWarning, make_kernel
 from rpdp.training.flat import FlatModel
 from rpdp.training.ghost import GhostKernel, UnsupportedModelError
-from rpdp.training.kernel import CLIP_SLACK, ClippedSum, Kernel, PerRecordLoss
+from rpdp.training.kernel import CLIP_SLACK, SMALLEST_CLIP_NORM, ClippedSum, Kernel, PerRecordLoss
 from rpdp.training.loop import LoopKernel
 from rpdp.training.noise import grid_spacing
 from rpdp.training.records import Records
@@ -24,6 +24,7 @@ from rpdp.training.vmapped import VmapKernel
 
 __all__ = [
     "CLIP_SLACK",
+    "SMALLEST_CLIP_NORM",
     "AffineKernel",
     "BadRecordWarning",
     "CentralResult",

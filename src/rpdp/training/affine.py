@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from rpdp.training.kernel import Kernel, PerRecordLoss, Progress, clip_factors, require_record_losses
+from rpdp.training.kernel import Kernel, PerRecordLoss, Progress, clip_factors, lost_squares, require_record_losses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,10 +52,10 @@ class AffineKernel(Kernel):
         losses = self.loss(output, records.targets.to(device))
         require_record_losses(losses, len(records))
         (left,) = torch.autograd.grad(losses.sum(), output)
-        squared_inputs = (inputs * inputs).sum(1)
+        squared_inputs = (inputs * inputs).sum(1).add_(lost_squares(inputs, inputs.shape[1]))
         if bias is not None:
             squared_inputs += 1
-        squared_norms = squared_inputs.mul_((left * left).sum(1))
+        squared_norms = squared_inputs.mul_((left * left).sum(1).add_(lost_squares(left, left.shape[1])))
         factors, bad = clip_factors(squared_norms, bound)
         if bad is not None:
             left, inputs = (value.masked_fill(bad.unsqueeze(1), 0.0) for value in (left, inputs))

@@ -27,6 +27,10 @@ CLIP_SLACK = 1e-4
 rounding (about 1e-6 of the clip norm for well conditioned layers, bounded by 8e-5 by `ghost.clipping`) then
 stays within L."""
 
+SMALLEST_CLIP_NORM = 1e-10
+"""Squares of float32 numbers below 1e-19 lose digits and vanish below 1e-23. Norms make up for that (`lost_squares`) as
+long as the clip norm is well above 1e-19."""
+
 PerRecordLoss = Callable[[Tensor, Tensor], Tensor]
 """From the model's output and the targets to one value per record, e.g. `F.cross_entropy(...,
 reduction="none")`."""
@@ -100,9 +104,23 @@ class Kernel(ABC):
 
 
 def require_clip_norm(clip_norm: float) -> None:
-    """Refuse a clip norm that is not a positive finite number."""
+    """Refuse a clip norm that is not a positive finite number, or too small to tell norms by."""
     if not 0 < clip_norm < float("inf"):
         raise InputError(f"clip_norm={clip_norm} must be positive and finite")
+    if clip_norm < SMALLEST_CLIP_NORM:
+        raise InputError(
+            f"clip_norm={clip_norm} must be at least {SMALLEST_CLIP_NORM}: norms below cannot be told apart in float32"
+        )
+
+
+def lost_squares(values: Tensor, terms: int) -> float:
+    """The most that a sum of so many squares can lose because small ones underflow.
+
+    Factors of a gradient can be tiny and huge, so that their squares vanish and their product does not: finite weights
+    can be made like that. A norm that is used for clipping must not be below the true one; where nothing vanishes,
+    adding this changes no bit of it.
+    """
+    return terms * torch.finfo(values.dtype).tiny
 
 
 def require_record_losses(losses: object, count: int) -> None:

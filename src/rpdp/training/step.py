@@ -16,6 +16,7 @@ import torch
 from rpdp.errors import InputError, RpdpError
 from rpdp.training.kernel import require_clip_norm
 from rpdp.training.noise import PendingRelease, release_
+from rpdp.training.pieces import LARGEST_PIECE, pieces
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +40,8 @@ class StepSettings:
         clip_norm: L, what one record may add to the sum.
         noise_multiplier: σ; the noise has standard deviation σL.
         normaliser: B, the public constant that the noisy sum is divided by; never the realised batch size.
-        micro_batch: A larger draw is processed in pieces of this size, with the same sum up to float
-            rounding.
+        micro_batch: A larger draw is processed in pieces of at most this size, or `LARGEST_PIECE`, with the same sum
+            up to float rounding.
     """
 
     clip_norm: float
@@ -57,6 +58,11 @@ class StepSettings:
                 raise InputError(f"{name}={value} must be positive and finite")
         if self.micro_batch < 1:
             raise InputError(f"micro_batch={self.micro_batch} must be at least 1")
+
+    @property
+    def largest_piece(self) -> int:
+        """How many records a kernel gets at once."""
+        return min(self.micro_batch, LARGEST_PIECE)
 
     @property
     def noise_std(self) -> float:
@@ -87,7 +93,8 @@ class NoisyStep:
     | case | what happens |
     |---|---|
     | nothing drawn | noise alone is released |
-    | more drawn than `micro_batch` | pieces, clipped record by record |
+    | more drawn than `micro_batch`, or than 512 | in pieces; a record changes the rounding of its own piece only |
+    | a position twice, or not rising | `InputError`: a record may count once |
     | a record with NaN or infinite gradient | contributes zero |
     | a record that makes model or loss raise | contributes zero, with a `BadRecordWarning` here |
     | a model with NaN or infinite parameters | `PrivacyRefusal`, nothing released |
@@ -125,7 +132,7 @@ class NoisyStep:
         return self._randomness.is_simulation
 
     def __call__(self, records: Records, drawn: NDArray[np.int64]) -> StepDiagnostics:
-        """One private step on the drawn records (positions in `records`): release, then update the model."""
+        """One private step on the drawn records (rising positions in `records`): release, then update the model."""
         diagnostics = self.release(records, drawn)
         self._optimiser.step()
         return diagnostics
@@ -135,7 +142,9 @@ class NoisyStep:
         model, settings = self.kernel.model, self.settings
         model.values.grad = None
         model.require_finite()
-        if len(drawn) <= settings.micro_batch:
+        if not (drawn[1:] > drawn[:-1]).all():
+            raise InputError("the drawn positions do not rise: a record may count once; nothing was released")
+        if len(drawn) <= settings.largest_piece:
             total, norms = self._released_at_once(records.select(drawn))
         else:
             total, norms = self._sum_in_pieces(records, drawn)
@@ -174,15 +183,15 @@ class NoisyStep:
         return whole, torch.cat(norms)
 
     def _sum_in_pieces(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """The clipped sum, in micro-batches, and the norms.
+        """The clipped sum, piece by piece, and the norms.
 
-        Micro-batches are added up in float64: thousands of float32 terms would round away more than the clipping slack.
+        Pieces are added up in float64: thousands of float32 terms would round away more than the clipping slack.
         """
-        size, clip_norm, kernel = self.settings.micro_batch, self.settings.clip_norm, self.kernel
+        clip_norm, kernel = self.settings.clip_norm, self.kernel
         whole, norms = torch.zeros_like(self._total, dtype=torch.float64), []
-        for start in range(0, len(drawn), size):
+        for positions in pieces(drawn, self.settings.largest_piece):
             self._total.zero_()
-            chunk = records.select(drawn[start : start + size])
+            chunk = records.select(positions)
             try:
                 norms.append(kernel.add_clipped_sum(chunk, clip_norm, self._total))
                 whole.add_(self._total)

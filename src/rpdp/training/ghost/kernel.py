@@ -118,7 +118,7 @@ class GhostKernel(Kernel):
         if bool(error > PROBE_TOLERANCE * torch.linalg.vector_norm(theirs)):
             raise UnsupportedModelError("the closed form does not agree with plain autograd")
         for slot, use in self.uses(pair, torch.tensor([1.0, 0.0]).to(ours)):
-            if bool(use.norms().squared[1] > 0):
+            if bool(use.per_record(torch.tensor([1], device=ours.device)).any()):
                 name = self.model.names[self._index[id(slot.parameter)]]
                 raise UnsupportedModelError(f"records are not kept apart in the layer of {name}")
 

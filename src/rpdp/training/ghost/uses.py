@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from rpdp.training.kernel import lost_squares
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+GRAM_TERMS = 2**40
+"""More than positions × features of any layer: an entry of one Gram matrix loses at most tiny · features to underflow,
+the entries of the other sum up to at most positions · its trace."""
 
 
 @dataclass
@@ -231,9 +238,10 @@ def share_grams(uses: Sequence[Use]) -> None:
 
 def gram_norms(left: Tensor, right: Tensor) -> Norms:
     """Σ_{t,s} left_{ts} right_{ts} per record, from two Gram matrices (B, T, T)."""
-    squared: Tensor = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
-    scale = _trace(left) * _trace(right)
-    return Norms(squared, scale)
+    traces = _trace(left), _trace(right)
+    lost = (traces[0] + traces[1]) * lost_squares(left, GRAM_TERMS)
+    squared: Tensor = torch.linalg.vecdot(left.flatten(1), right.flatten(1)).add_(lost)
+    return Norms(squared, traces[0] * traces[1])
 
 
 def _trace(gram: Tensor) -> Tensor:
@@ -241,9 +249,10 @@ def _trace(gram: Tensor) -> Tensor:
 
 
 def squared_rows(values: Tensor) -> Tensor:
-    """|row|² for each record, over all other dimensions."""
-    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
-    return norms.square_()
+    """|row|² for each record, over all other dimensions; never below the truth for squares that underflow."""
+    rows = values.flatten(1)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms.square_().add_(lost_squares(rows, rows.shape[1]))
 
 
 def zero_rows(values: Tensor, rows: Tensor) -> Tensor:

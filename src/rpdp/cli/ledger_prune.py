@@ -1,0 +1,42 @@
+"""`rpdp ledger prune`: give back the space of updates that nobody will ask for again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.output import print_json, say
+
+
+def prune(
+    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")],
+    run: Annotated[
+        str | None, typer.Option("--run", help="Of this run only, also if not all of its rounds were announced.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Kept in the ledger; it stays in the silo.")] = "",
+    as_json: options.Json = False,
+) -> None:
+    """Remove the stored updates of runs that are over. Charges and releases stay; a round asked again is sat out.
+
+    A run is over when all of its rounds were announced; name it with --run if it was given up. Not while a run holds
+    the ledger.
+
+    Example: `rpdp ledger prune ledger.db --run spring`
+    """
+    from rpdp.ledger import Ledger
+
+    with Ledger.open(ledger) as opened:
+        before = ledger.stat().st_size
+        gone = opened.prune(run, reason=reason)
+    after = ledger.stat().st_size
+    if as_json:
+        print_json({"file": str(ledger), "removed": [asdict(one) for one in gone], "before": before, "after": after})
+        return
+    for one in gone:
+        say(f"{ledger}: {one.count:,} updates of run {one.run} removed ({one.bytes / 1e6:,.1f} MB)")
+    if not gone:
+        say(f"{ledger}: there is nothing to remove. A run that was given up is named with --run.")

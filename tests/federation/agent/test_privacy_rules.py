@@ -1,0 +1,73 @@
+"""Rules of privacy.md that a seeded bug has shown to need a small test of their own: what an agent does not accept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rpdp.errors import RpdpError
+from rpdp.federation.agent.protocol import Frame
+from rpdp.training import SMALLEST_CLIP_NORM
+from tests.federation.agent.federations import PUBLIC as COINS
+from tests.federation.agent.federations import SEED, agents, coordinator
+from tests.federation.agent.links import Local
+from tests.federation.agent.scene import (
+    SIZE,
+    Making,
+    admission,
+    announcement,
+    in_memory,
+    numbers,
+    public_plan,
+    reason,
+    status,
+    told,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rpdp.federation.agent.agent import Agent
+
+PUBLIC = public_plan()
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return in_memory(Making(PUBLIC, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"model_fingerprint": None}, "model"),
+        ({"model_fingerprint": "0" * 64}, "model"),
+        ({"clip_norm": SMALLEST_CLIP_NORM / 10}, "policy"),
+    ],
+    ids=["no model", "another model", "a clip norm that float32 cannot tell"],
+)
+def test_a_plan_that_is_not_for_this_agent(agent: Agent, changes: dict[str, Any], word: str) -> None:
+    assert reason(told(agent, admission(replace(PUBLIC, **changes)))) == word
+    assert agent.silo.account.status().runs == ()
+    assert told(agent, admission(PUBLIC)).kind == "admitted"
+
+
+def test_a_round_says_what_it_must_and_nothing_else(agent: Agent) -> None:
+    """Neither facts that somebody might come to listen to, nor a model of another size."""
+    told(agent, admission(PUBLIC))
+    good = announcement(PUBLIC, 1)
+    assert reason(told(agent, Frame({**good.facts, "seed": 7}, good.payload))) == "malformed"
+    assert reason(told(agent, Frame(good.facts, numbers(size=SIZE - 1)))) == "shape"
+    assert reason(told(agent, Frame(good.facts, numbers(size=SIZE + 1)))) == "shape"
+    assert status(agent).announced == 0
+    assert told(agent, good).kind == "update"
+
+
+def test_a_real_run_does_not_begin_with_seeded_silos(tmp_path: Path) -> None:
+    """What such silos release protects nobody, and the run would not say so."""
+    with pytest.raises(RpdpError, match="0 of 3 silos are there"):
+        coordinator(tmp_path, COINS, Local(agents(COINS)), seed=None, patience=0.2).go()
+    seeded = coordinator(tmp_path, COINS, Local(agents(COINS)), seed=SEED, patience=5.0).go()
+    assert seeded.is_simulation

@@ -68,7 +68,11 @@ def _craft(first: nn.Linear, second: nn.Linear, last: nn.Linear, sure: float, hu
     nn.init.constant_(last.bias, sure)
 
 
-MODELS = {"one linear layer": (linear, (1, FEATURES)), "deep": (deep, (1, FEATURES)), "Gram": (positions, (1, 3, FEATURES))}
+MODELS = {
+    "one linear layer": (linear, (1, FEATURES)),
+    "deep": (deep, (1, FEATURES)),
+    "Gram": (positions, (1, 3, FEATURES)),
+}
 
 
 def largest_share(model: Callable[[float, float], nn.Module], shape: tuple[int, ...]) -> float:

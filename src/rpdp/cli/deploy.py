@@ -11,10 +11,14 @@ import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.output import print_json, say, say_line
-from rpdp.errors import InputError, RpdpError
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 
 if TYPE_CHECKING:
+    from rpdp.deployment.control import Value
     from rpdp.deployment.layout import Layout
+
+_NOT_ADMITTED = "was not admitted"
+"""What the server says when a silo has refused the plan."""
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -61,7 +65,8 @@ def init(
     spec = RunFile.read(file)
     layout = Layout.create(out, spec, [name.strip() for name in silos.split(",")], host, port)
     if trial:
-        provide_trial_budgets(layout, spec)
+        with layout.undone_on_failure():
+            provide_trial_budgets(layout, spec)
     if as_json:
         print_json({"directory": str(out), "silos": list(layout.silos), "server": str(layout.server), "trial": trial})
         return
@@ -92,15 +97,23 @@ def up(
     """
     from rpdp.deployment.layout import Layout
     from rpdp.deployment.trial import federation
+    from rpdp.runs.fields import plain_name
 
     layout = Layout.read(directory)
+    if run_id is not None:
+        plain_name("run-id", run_id)
+    given = _values(settings)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: whatever was started is stopped
     with federation(layout):
         if not as_json:
-            say(f"{len(layout.silos)} silos and their server are up at {layout.host}:{layout.port}")
+            say(f"{len(layout.silos)} silos and their server are up at {layout.address}")
         if run_id is not None:
-            _run(layout, run_id, settings, timeout, as_json=as_json)
+            _run(layout, run_id, given, timeout, as_json=as_json)
             return
-        say_line(f"next, in another terminal: rpdp deploy run {directory} --run-id trial-1; Ctrl-C stops everything")
+        if as_json:
+            print_json({"address": layout.address, "silos": list(layout.silos)})
+        else:
+            say_line(f"next, in another terminal: rpdp deploy run {directory} --run-id trial-1; Ctrl-C stops all")
         _until_stopped()
 
 
@@ -118,7 +131,7 @@ def register(directory: Directory, as_json: options.Json = False) -> None:
     if as_json:
         print_json({"registered": count, "silos": list(layout.silos)})
         return
-    say(f"{count} of {len(layout.silos)} silos are new at {layout.host}:{layout.port}")
+    say(f"{count} of {len(layout.silos)} silos are new at {layout.address}")
 
 
 @app.command()
@@ -134,21 +147,23 @@ def run(
     Example: `rpdp deploy run federation --run-id trial-2`
     """
     from rpdp.deployment.layout import Layout
-
-    _run(Layout.read(directory), run_id, settings, timeout, as_json=as_json)
-
-
-def _run(layout: Layout, run_id: str, settings: list[str] | None, timeout: float, *, as_json: bool) -> None:
-    from rpdp.deployment.trial import operator
     from rpdp.runs.fields import plain_name
-    from rpdp.runs.store import read_summary
 
     plain_name("run-id", run_id)
-    submitted = operator(layout).submit(layout.app, {"run-id": run_id, **_values(settings)})
+    _run(Layout.read(directory), run_id, _values(settings), timeout, as_json=as_json)
+
+
+def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float, *, as_json: bool) -> None:
+    from rpdp.deployment.trial import operator
+    from rpdp.runs.store import read_summary
+
+    server = str(layout.server)  # wherever the directory is now
+    submitted = operator(layout).submit(layout.app, {"server": server, **settings, "run-id": run_id})
     log = layout.server / "runs" / f"{run_id}.log"
     status = submitted.wait(timeout=timeout, log=log)
     if status.name != "completed":
-        raise RpdpError(f"run {run_id} {status.name}: {status.details or 'no reason given'}; its log is {log}")
+        kind = PrivacyRefusal if _NOT_ADMITTED in status.details else RpdpError
+        raise kind(f"run {run_id} {status.name}: {status.details or 'no reason given'}; its log is {log}")
     found = layout.server / "runs" / run_id
     summary = read_summary(found)
     if as_json:
@@ -159,8 +174,8 @@ def _run(layout: Layout, run_id: str, settings: list[str] | None, timeout: float
     say_line(f"model, log of rounds and report: {found}")
 
 
-def _values(settings: list[str] | None) -> dict[str, bool | int | float | str]:
-    values: dict[str, bool | int | float | str] = {}
+def _values(settings: list[str] | None) -> dict[str, Value]:
+    values: dict[str, Value] = {}
     for text in settings or []:
         name, equals, value = text.partition("=")
         if not equals or not name:

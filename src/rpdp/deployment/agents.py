@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 from rpdp.budgets import BudgetTable
-from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.experiments.tasks import task
 from rpdp.federation import Silo
 from rpdp.federation.agent.agent import Agent, AllowedModel, Timing
@@ -16,7 +18,7 @@ from rpdp.federation.agent.service import require_private
 from rpdp.runs.code import call_factory, load_function
 from rpdp.runs.sources import records_of
 from rpdp.sampling import Secure, Seeded
-from rpdp.training import Records
+from rpdp.training import FlatModel, Records, make_kernel
 from rpdp.training import require_private as require_private_model
 
 if TYPE_CHECKING:
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 @contextmanager
 def opened_agent(spec: SiloFile) -> Iterator[Agent]:
     """The agent of a silo; it holds the silo's ledger as its writer until it is closed."""
-    models = [_model(spec, name, section) for name, section in spec.models.items()]
+    models = _models(spec)
     records, ids = _data(spec)
+    for name, model in zip(spec.models, models, strict=True):
+        _require_fitting(spec, name, model, records)
     budgets = BudgetTable.read(spec.file(spec.silo.budgets))
     with _ledger(spec) as ledger:
         silo = Silo(spec.silo.name, records, budgets, policy=spec.policy.policy(), record_ids=ids, account=ledger)
@@ -70,7 +74,7 @@ def _ledger(spec: SiloFile) -> Iterator[Ledger]:
     if not path.is_file():
         raise PrivacyRefusal(
             f"{spec.path}: there is no ledger {path}; make one with `rpdp ledger create {path} --budgets "
-            f"{spec.file(spec.silo.budgets)} --lifetime-delta {spec.policy.lifetime_delta:g}`"
+            f"{spec.file(spec.silo.budgets)} --lifetime-delta {spec.policy.lifetime_delta}`"
         )
     require_private(path)
     with Ledger.open(path) as ledger:
@@ -93,12 +97,40 @@ def _data(spec: SiloFile) -> tuple[Records, list[str]]:
         held = silos[section.part].train
         return records_of(held), held.record_ids.tolist()
     given = call_factory(str(section.factory), spec.directory, seed=0)
-    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[0], Records):
+    is_pair = isinstance(given, tuple) and len(given) == 2
+    if not is_pair or not isinstance(given[0], Records) or not isinstance(given[1], Iterable):
         raise InputError(
             f"{spec.path}: {section.factory}() returned {type(given).__name__}; it must return (records, their ids), "
             "the records as rpdp.training.Records"
         )
     return given[0], [str(one) for one in given[1]]
+
+
+def _models(spec: SiloFile) -> list[AllowedModel]:
+    """What may be trained. A plan names a model by its fingerprint, so no two may share one."""
+    models = {name: _model(spec, name, section) for name, section in spec.models.items()}
+    seen: dict[str, str] = {}
+    for name, model in models.items():
+        if model.fingerprint in seen:
+            raise InputError(
+                f"{spec.path}: models.{seen[model.fingerprint]} and models.{name} have the same parameters, and a plan "
+                "could not tell which loss is meant; keep one of them"
+            )
+        seen[model.fingerprint] = name
+    return list(models.values())
+
+
+def _require_fitting(spec: SiloFile, name: str, model: AllowedModel, records: Records) -> None:
+    """Model and loss run on the records here, or it is told now and not when a server asks.
+
+    It is the check that admission makes: about the code, not about what the records say.
+    """
+    if len(records) == 0:
+        return  # the silo refuses that, in its own words
+    try:
+        make_kernel(FlatModel(copy.deepcopy(model.module)), model.loss, records)
+    except RpdpError as error:
+        raise type(error)(f"{spec.path}: models.{name}: {error}") from None
 
 
 def _model(spec: SiloFile, name: str, section: ModelSection) -> AllowedModel:

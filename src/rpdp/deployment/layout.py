@@ -5,13 +5,15 @@
     server/               for the SuperLink's machine: certificate, study.toml, plan.json, keys/ (public), app/
     silos/NAME/           for that silo: silo.toml to complete, the SuperNode's key, ca.crt
 
-Nothing that exists is overwritten.
+Nothing that exists is overwritten, and what fails leaves nothing behind. All directories are their owner's only.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import tomllib
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +27,7 @@ from rpdp.runs.fields import plain_name
 from rpdp.runs.sources import make_model
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rpdp.planning import PublicPlan
     from rpdp.runs.runfile import RunFile
@@ -42,6 +44,11 @@ class Layout:
     host: str
     port: int
     silos: tuple[str, ...]
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the server."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def server(self) -> Path:
@@ -63,7 +70,8 @@ class Layout:
         path = directory / _DEPLOY
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
-            return cls(directory.resolve(), str(values["host"]), int(values["port"]), tuple(values["silos"]))
+            names = tuple(plain_name("silos", name) for name in values["silos"])
+            return cls(directory.resolve(), str(values["host"]), int(values["port"]), names)
         except OSError:
             raise InputError(f"{directory}: no federation: {_DEPLOY} is missing; make one: rpdp deploy init") from None
         except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
@@ -75,23 +83,43 @@ class Layout:
         names = tuple(plain_name("silos", name) for name in silos)
         if not names or len(set(names)) != len(names):
             raise InputError(f"silos={', '.join(silos)!r} must name at least one silo, and none twice")
-        if directory.exists() and any(directory.iterdir()):
-            raise InputError(f"{directory} is not empty; choose another directory")
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise InputError(f"{directory} is not an empty directory; choose another one")
         made = cls(directory.resolve(), host, port, names)
         plan = public_plan(spec, make_model(spec, 0), names)
-        made._write(spec, plan)
+        with made.undone_on_failure():
+            made._write(spec, plan)
         return made
+
+    @contextmanager
+    def undone_on_failure(self) -> Iterator[None]:
+        """Take away what `create` wrote, and what was added to it, if the block fails."""
+        was_there = self.directory.is_dir() and not (self.directory / _DEPLOY).exists()
+        try:
+            yield
+        except BaseException:
+            for name in ("authority", "server", "silos"):
+                shutil.rmtree(self.directory / name, ignore_errors=True)
+            (self.directory / _DEPLOY).unlink(missing_ok=True)
+            if not was_there:
+                with suppress(OSError):  # it was not made yet, or holds what others put there
+                    self.directory.rmdir()
+            raise
 
     def _write(self, spec: RunFile, plan: PublicPlan) -> None:
         authority = self.directory / "authority"
-        for folder in (authority, self.server / "keys", self.app / _APP, *map(self.silo, self.silos)):
-            folder.mkdir(parents=True, mode=0o700)
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        servers = (self.server, self.server / "keys", self.app, self.app / _APP)
+        for folder in (authority, *servers, self.directory / "silos", *map(self.silo, self.silos)):
+            folder.mkdir(mode=0o700)  # one by one: parents made on the way would be open to others
         made = make_authority(authority)
         make_server_certificate(made, self.server, dict.fromkeys([self.host, "127.0.0.1", "localhost"]))
         shutil.copy(made.certificate, self.server / "ca.crt")
         (self.server / STUDY).write_text(spec.text, encoding="utf-8")
-        for module in _own_code(spec):
-            shutil.copy(module, self.server / module.name)
+        for code in _own_code(spec):
+            copy = shutil.copytree if code.is_dir() else shutil.copy
+            copy(code, self.server / code.name)
         plan.write(self.server / PLAN)
         for name in self.silos:
             key = make_silo_key(self.silo(name), name)
@@ -107,15 +135,18 @@ class Layout:
         source = files("rpdp.deployment").joinpath("app")
         for name in ("__init__.py", "client_app.py", "server_app.py"):
             (self.app / _APP / name).write_text(source.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
-        text = _PYPROJECT.format(server=self.server, silos=",".join(self.silos))
+        server = json.dumps(str(self.server), ensure_ascii=False)  # escapes of JSON are escapes of TOML
+        text = _PYPROJECT.format(server=server, silos=",".join(self.silos))
         (self.app / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
 def _own_code(spec: RunFile) -> list[Path]:
-    """Modules beside the run file that it names: the server needs its model."""
+    """Modules and packages beside the run file that it names: the server needs its model."""
     references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
     names = {reference.partition(":")[0].partition(".")[0] for reference in references if reference is not None}
-    return [path for name in sorted(names) if (path := spec.directory / f"{name}.py").is_file()]
+    modules = [path for name in sorted(names) if (path := spec.directory / f"{name}.py").is_file()]
+    packages = [path for name in sorted(names) if (path := spec.directory / name / "__init__.py").is_file()]
+    return [*modules, *(path.parent for path in packages)]
 
 
 _PYPROJECT = """\
@@ -139,7 +170,7 @@ clientapp = "rpdp_app.client_app:app"
 
 [tool.flwr.app.config]
 run-id = ""            # the name of the rpdp run; the same again goes on with it
-server = "{server}"
+server = {server}
 silos = "{silos}"
 deadline = 120.0       # seconds until a round goes on without the silos that have not answered
 patience = 120.0       # seconds to wait for silos before the first round
@@ -178,7 +209,7 @@ _SILO_FILE = """\
 # What this silo holds and agrees to. It stays here; no server sees or changes it.
 [silo]
 name = "{name}"
-ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta:g}
+ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta}
 budgets = "budgets.csv"    # one budget for each record
 socket = "agent.sock"
 # group = "flower"         # whose members may ask: that of the SuperNode's user, if it is not the agent's own

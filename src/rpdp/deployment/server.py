@@ -6,8 +6,12 @@ submitting the same run id again goes on with it.
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +32,7 @@ from rpdp.runs.store import append_round, is_finished, read_summary, write_resul
 from rpdp.training import FlatModel, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("rpdp.server")
 CHECKPOINT = "checkpoint"
 STUDY, PLAN = "study.toml", "plan.json"
+_LAST_SECONDS = 30.0
 
 
 def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | None = None) -> None:
@@ -60,28 +65,63 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
     if is_finished(directory):
         LOG.info("run %s is finished: %s", run, read_summary(directory))
         return
-    model = make_model(spec, 0)
     directory.mkdir(parents=True, exist_ok=True)
+    with _alone(home):
+        _run(grid, config, spec, public, directory, strategy)
+
+
+def _run(
+    grid: Grid,
+    config: Mapping[str, Any],
+    spec: RunFile,
+    public: PublicPlan,
+    directory: Path,
+    strategy: Strategy | None,
+) -> None:
+    model = make_model(spec, 0)
 
     def told(log: RoundLog) -> None:
         append_round(directory, log)
         LOG.info("round %d of %d: %s", log.round, public.schedule.rounds, _words(log))
 
     coordinator = Coordinator(
-        run,
+        directory.name,
         public,
         FlatModel(make_model(spec, 0)).values.data,
         _names(config),
         GridLink(grid),
         _settings(config),
         checkpoint=directory / CHECKPOINT,
-        heads=home / HEADS,
+        heads=directory.parent.parent / HEADS,
         backbone=None if strategy is None else StrategyBackbone(strategy),
         score=_score(spec, str(config["test"])),
     )
     result = coordinator.go(told)
-    write_result(result, model, directory)
     write_report(result, directory / EDITIONS["share"], edition="share", facts=facts_of(spec))
+    write_result(result, model, directory)  # last: from here on the run is finished
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """One run of a server at a time, as silos have it. One whose SuperLink was killed is given the seconds to end."""
+    until = time.monotonic() + _LAST_SECONDS
+    lock = os.open(home / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _locked(lock):
+            if time.monotonic() > until:
+                raise InputError(f"{home}: a run is going on already; wait for its end, or stop it")
+            time.sleep(0.2)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _log_to_flower() -> None:

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 READY = "ready"
 
 
+def _names(name: str, value: object) -> tuple[str, ...]:
+    """A list of names, which may be empty."""
+    return () if value == [] else list_of(text)(name, value)
+
+
 @dataclass(frozen=True)
 class SiloSection:
     """`[silo]`: its name, its files, its socket."""
@@ -45,7 +50,7 @@ class SiloSection:
     socket: str = setting(text, "agent.sock")
     group: str | None = setting(text, None)
     threads: int = setting(partial(require_count, most=1024), 1)
-    closed_runs: tuple[str, ...] = setting(list_of(text), ())
+    closed_runs: tuple[str, ...] = setting(_names, ())
 
 
 @dataclass(frozen=True)

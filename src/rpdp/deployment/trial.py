@@ -19,7 +19,7 @@ from rpdp.deployment.environment import executable
 from rpdp.deployment.flower import SuperLink, SuperNode
 from rpdp.deployment.processes import Process
 from rpdp.deployment.silofile import SiloFile
-from rpdp.errors import InputError, RpdpError
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation.agent.client import Unreachable, ask
 from rpdp.federation.agent.protocol import Frame
 from rpdp.runs.allowances import drawn_budgets
@@ -52,7 +52,7 @@ def operator(layout: Layout) -> Control:
     """A hand on the federation's SuperLink."""
     home = layout.server / "operator"
     home.mkdir(mode=0o700, exist_ok=True)
-    return Control(home, f"{layout.host}:{layout.port}", layout.server / "ca.crt")
+    return Control(home, layout.address, layout.server / "ca.crt")
 
 
 def register(layout: Layout) -> int:
@@ -77,7 +77,8 @@ def federation(layout: Layout) -> Iterator[Federation]:
         layout.server / "ca.crt", layout.server / "server.crt", layout.server / "server.key"
     )
     with ExitStack() as stack:
-        agents = {name: stack.enter_context(start_agent(silo)) for name, silo in files.items()}
+        # agents take longest to start (torch), so all of them start first and are waited for last
+        agents = {name: stack.enter_context(_launched(silo)) for name, silo in files.items()}
         home = layout.server / "flower"
         link = stack.enter_context(
             SuperLink(home, certificate, host=layout.host, port=layout.port, variables=_data_directory())
@@ -89,6 +90,8 @@ def federation(layout: Layout) -> Iterator[Federation]:
             key, authority = layout.silo(name) / f"{name}.key", layout.silo(name) / "ca.crt"
             node = SuperNode(layout.silo(name) / "flower", link.address, authority, key, settings)
             nodes[name] = stack.enter_context(node)
+        for name, silo in files.items():
+            _await(agents[name], silo)
         yield Federation(layout, link, nodes, agents)
 
 
@@ -106,17 +109,32 @@ class Federation:
 
 def start_agent(silo: SiloFile) -> Process:
     """The agent of a silo in a process of its own, answering."""
-    if not silo.file(silo.silo.budgets).is_file():
-        raise InputError(f"{silo.path}: the budget file {silo.file(silo.silo.budgets)} is missing")
-    command = [executable("rpdp"), "silo", "serve", str(silo.path.resolve())]
-    process = Process(command, environment=os.environ, directory=silo.directory, log=silo.directory / "agent.log")
-    socket = silo.file(silo.silo.socket)
+    process = _launched(silo)
     try:
-        process.wait_until(lambda: _answers(socket), timeout=_START_SECONDS, what=f"answering on {socket}")
+        _await(process, silo)
     except BaseException:
         process.stop()
         raise
     return process
+
+
+def _launched(silo: SiloFile) -> Process:
+    if not silo.file(silo.silo.budgets).is_file():
+        raise InputError(f"{silo.path}: the budget file {silo.file(silo.silo.budgets)} is missing")
+    command = [executable("rpdp"), "silo", "serve", str(silo.path.resolve())]
+    return Process(command, environment=os.environ, directory=silo.directory, log=silo.directory / "agent.log")
+
+
+def _await(agent: Process, silo: SiloFile) -> None:
+    """Come back when the agent answers; what it refuses to start for is raised as what it is."""
+    socket = silo.file(silo.silo.socket)
+    try:
+        agent.wait_until(lambda: _answers(socket), timeout=_START_SECONDS, what=f"answering on {socket}")
+    except RpdpError as error:
+        for kind in (InputError, PrivacyRefusal):
+            if agent.exit_code == kind.exit_code:
+                raise kind(str(error)) from None
+        raise
 
 
 def _answers(socket: Path) -> bool:

@@ -279,7 +279,9 @@ class Coordinator:
             self._strangers.add(address)
             return False
         if bool(frame.facts["is_simulation"]) != (self._settings.seed is not None):
-            raise PrivacyRefusal(f"silo {silo}: a seeded run and a real one do not go together")
+            self._refusals[silo] = "a seeded run and a real one do not go together"
+            self._strangers.add(address)
+            return False
         self._address[silo] = address
         return True
 

@@ -1,0 +1,348 @@
+"""`rpdp silo` and `rpdp deploy`: what they show, their exit codes, and that what is refused leaves nothing behind."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rpdp.cli.run import run as command
+from rpdp.deployment import server
+from rpdp.deployment.control import Control, FlowerRun, RunStatus, Value
+from rpdp.deployment.environment import executable
+from rpdp.deployment.layout import Layout
+from rpdp.deployment.processes import free_port
+from rpdp.deployment.silofile import SiloFile
+from rpdp.deployment.trial import start_agent
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.federation.agent.client import ask
+from rpdp.federation.agent.protocol import Frame
+from rpdp.ledger import Ledger
+
+from . import trials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STUDY = """
+[task]
+name = "breast_cancer"
+[schedule]
+rounds = 3
+local_steps = 4
+participations = 1
+[privacy]
+delta = 1e-3
+noise_multiplier = 4.5
+clip_norm = 1.0
+[budgets]
+distribution = "ThreeLevels"
+records_per_silo = 90
+[training]
+learning_rate = 0.2
+[policy]
+lifetime_delta = 2e-3
+max_runs = 2
+"""
+SILOS = "silo-00,silo-01"
+NO_GRID: Any = None
+
+
+class Rpdp:
+    """Runs `rpdp` in this process, in a directory of its own with a study file."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: object, code: int = 0) -> str:
+        self._capsys.readouterr()
+        found = command([str(argument) for argument in arguments])
+        captured = self._capsys.readouterr()
+        assert found == code, captured
+        return " ".join((captured.out + captured.err).split())
+
+    def json(self, *arguments: object, code: int = 0) -> dict[str, Any]:
+        value = json.loads(self(*arguments, "--json", code=code))
+        assert isinstance(value, dict)
+        return value
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Commands that would have a process of their own leave log and signals of this one alone."""
+    log, numbers = logging.getLogger("rpdp"), (signal.SIGTERM, signal.SIGINT)
+    level, handlers, signals = log.level, log.handlers[:], [signal.getsignal(number) for number in numbers]
+    yield
+    log.setLevel(level)
+    log.handlers[:] = handlers
+    for number, handler in zip(numbers, signals, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def rpdp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Rpdp:
+    directory = tmp_path_factory.mktemp("c")  # a Unix socket's path must be short
+    monkeypatch.chdir(directory)
+    Path("study.toml").write_text(STUDY)
+    return Rpdp(capsys)
+
+
+@pytest.fixture
+def made(rpdp: Rpdp) -> Rpdp:
+    rpdp("deploy", "init", "study.toml", "--silos", SILOS, "--out", "f", "--port", free_port(), "--trial")
+    return rpdp
+
+
+COMMANDS = [["silo", "check"], ["silo", "serve"], *(["deploy", name] for name in ("init", "up", "register", "run"))]
+
+
+@pytest.mark.parametrize("words", [["silo"], ["deploy"], *COMMANDS], ids=" ".join)
+def test_every_help_has_an_example(rpdp: Rpdp, words: list[str]) -> None:
+    shown = rpdp(*words, "--help")
+    assert f"Example: rpdp {' '.join(words)}" in shown
+    assert words in (["silo"], ["deploy"], ["silo", "serve"]) or "--json" in shown
+
+
+def test_init(rpdp: Rpdp) -> None:
+    told = rpdp("deploy", "init", "study.toml", "--silos", "silo-00, silo-01", "--out", "f", "--host", "fl.example")
+    assert "f/server: for the server; certificate for fl.example, port 8443" in told
+    assert "f/silos/silo-01: for silo silo-01, with the key of its SuperNode" in told
+    assert "f/authority: keep it offline" in told
+    assert "next: each silo completes its silo.toml" in told
+    assert not Path("f/silos/silo-00/ledger.db").exists()
+
+
+def test_init_for_a_trial(rpdp: Rpdp) -> None:
+    told = rpdp.json("deploy", "init", "study.toml", "--silos", SILOS, "--out", "f", "--trial")
+    server = str(Path("f/server").resolve())
+    assert told == {"directory": "f", "silos": ["silo-00", "silo-01"], "server": server, "trial": True}
+    with Ledger.read(Path("f/silos/silo-00/ledger.db")) as ledger:
+        assert (ledger.kind, ledger.lifetime_delta) == ("production", 2e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["none.toml", "--silos", SILOS, "--out", "f"], "none.toml: cannot be read"),
+        (["study.toml", "--silos", "a,a", "--out", "f"], "none twice"),
+        (["study.toml", "--silos", "a,,b", "--out", "f"], "silos='' must be a text"),
+        (["study.toml", "--silos", "../a", "--out", "f"], "must be the name of a directory"),
+        (["study.toml", "--silos", SILOS, "--out", "f", "--host", "fl.example:1"], "neither a host name nor"),
+        (["study.toml", "--silos", SILOS, "--out", "f", "--port", "0"], "--port"),
+        (["study.toml", "--silos", "north,silo-00", "--out", "f", "--trial"], "data.part='north' must be one of"),
+        (["study.toml", "--out", "f"], "Missing option '--silos'"),
+        (["study.toml", "--silos", SILOS], "Missing option '--out'"),
+    ],
+)
+def test_init_with_bad_input(rpdp: Rpdp, arguments: list[str], expected: str) -> None:
+    assert expected in rpdp("deploy", "init", *arguments, code=2)
+    told = rpdp.json("deploy", "init", *arguments, code=2)
+    assert told["exit_code"] == 2
+    assert expected in told["error"]
+    assert [path.name for path in Path().iterdir()] == ["study.toml"]
+
+
+def test_init_twice(made: Rpdp) -> None:
+    before = Path("f/authority/ca.key").read_bytes()
+    told = made("deploy", "init", "study.toml", "--silos", SILOS, "--out", "f", code=2)
+    assert "f is not an empty directory" in told
+    assert Path("f/authority/ca.key").read_bytes() == before
+
+
+def test_check(made: Rpdp) -> None:
+    told = made.json("silo", "check", "f/silos/silo-00/silo.toml")
+    assert (told["silo"], told["kind"], told["runs"], told["max_runs"]) == ("silo-00", "production", 0, 2)
+    assert told["release_after"] == 2.0
+    assert told["models"]["study"]["parameters"] == 31
+    assert told["socket"] == str(Path("f/silos/silo-00/agent.sock").resolve())
+    shown = made("silo", "check", "f/silos/silo-00/silo.toml")
+    assert f"silo silo-00: {told['records']} records, each with a budget and an account" in shown
+    assert "answers leave 2 s after the question" in shown
+    assert not Path(told["socket"]).exists()
+    trials.set_value(Layout.read(Path("f")), "silo-00", "release_after", '"ready"')
+    assert "their timing is not covered" in made("silo", "check", "f/silos/silo-00/silo.toml")
+
+
+def test_what_check_and_serve_refuse(made: Rpdp) -> None:
+    silo = Path("f/silos/silo-00")
+    with Ledger.open(silo / "ledger.db"):  # an agent is running
+        assert "is being written by process" in made("silo", "check", silo / "silo.toml", code=3)
+    (silo / "ledger.db").chmod(0o644)
+    assert "others can get at it" in made("silo", "check", silo / "silo.toml", code=3)
+    assert "others can get at it" in made("silo", "serve", silo / "silo.toml", code=3)
+    (silo / "ledger.db").chmod(0o600)
+    silo.chmod(0o770)
+    assert "others can write to" in made("silo", "serve", silo / "silo.toml", code=3)
+    silo.chmod(0o700)
+    assert "group='nobody-at-all'" in made("silo", "serve", grouped(silo), code=2)
+    assert "none.toml: cannot be read" in made("silo", "check", "none.toml", code=2)
+    assert made.json("silo", "check", "none.toml", code=2)["kind"] == "InputError"
+    assert not (silo / "agent.sock").exists()
+
+
+def grouped(silo: Path) -> Path:
+    changed = silo / "grouped.toml"
+    changed.write_text((silo / "silo.toml").read_text().replace('# group = "flower"', 'group = "nobody-at-all"'))
+    return changed
+
+
+def test_serve_until_sigterm(made: Rpdp) -> None:
+    silo = Path("f/silos/silo-00")
+    socket = silo / "agent.sock"
+    words = [executable("rpdp"), "silo", "serve", "silo.toml", "-v"]
+    with subprocess.Popen(words, cwd=silo, stderr=subprocess.PIPE, text=True) as agent:
+        try:
+            deadline = time.monotonic() + 60
+            while not socket.exists() and agent.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(0.1)
+            answer = Frame.from_bytes(ask(socket, Frame({"kind": "hello"}).to_bytes(), timeout=30), 0)
+            assert (answer.kind, answer.facts["silo"], answer.facts["is_simulation"]) == ("hello", "silo-00", False)
+            assert socket.stat().st_mode & 0o777 == 0o600
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            _, told = agent.communicate(timeout=60)
+    assert agent.returncode == 0, told
+    assert f"silo silo-00 listens on {socket.resolve()}" in told
+    assert f"asked by user {os.geteuid()}" in told
+    assert not socket.exists()
+
+
+# Runs, without a SuperLink
+
+
+class Submitted:
+    """What was submitted, and how it is said to have ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.config: dict[str, Value] = {}
+        self.status = RunStatus("completed", "")
+        monkeypatch.setattr(Control, "submit", self._submit)
+        monkeypatch.setattr(FlowerRun, "wait", lambda *_, **__: self.status)
+
+    def _submit(self, app: Path, run_config: dict[str, Value]) -> FlowerRun:
+        assert (app / "pyproject.toml").is_file()
+        self.config = run_config
+        return FlowerRun(None, "1")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
+    return Submitted(monkeypatch)
+
+
+def test_run(made: Rpdp, submitted: Submitted) -> None:
+    Path("f").rename("moved")
+    done = Path("moved/server/runs/one")
+    done.mkdir(parents=True)
+    (done / "result.json").write_text(json.dumps({"format": "rpdp-run/1", "rounds": 3, "accuracy": 0.75}))
+    settings = ("--set", "deadline=60", "--set", "test=mine:records", "--set", "seed=-1", "--set", "patience=1.5")
+    told = made.json("deploy", "run", "moved", "--run-id", "one", *settings)
+    assert (told["rounds"], told["accuracy"]) == (3, 0.75)
+    assert told["directory"] == str(done.resolve())
+    server = str(Path("moved/server").resolve())
+    wanted = {"server": server, "run-id": "one", "deadline": 60, "test": "mine:records", "seed": -1, "patience": 1.5}
+    assert submitted.config == wanted
+    shown = made("deploy", "run", "moved", "--run-id", "one")
+    assert "run one: 3 rounds, accuracy on public records 0.7500" in shown
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (RunStatus("failed", "ServerApp failed with exception: run 'one' was not admitted (silo-00: policy)"), 3),
+        (RunStatus("failed", "No heartbeat received"), 1),
+        (RunStatus("stopped", ""), 1),
+    ],
+)
+def test_a_run_that_fails(made: Rpdp, submitted: Submitted, status: RunStatus, code: int) -> None:
+    submitted.status = status
+    told = made("deploy", "run", "f", "--run-id", "one", code=code)
+    assert f"run one {status.name}: {status.details or 'no reason given'}; its log is" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nowhere", "--run-id", "one"], "no federation: deploy.toml is missing"),
+        (["f", "--run-id", "../one"], "run-id='../one' must be the name of a directory"),
+        (["f", "--run-id", "one", "--set", "deadline"], "--set 'deadline' must look like deadline=60"),
+    ],
+)
+def test_runs_with_bad_input(made: Rpdp, submitted: Submitted, arguments: list[str], expected: str) -> None:
+    for name in ("run", "up"):
+        assert expected in made("deploy", name, *arguments, code=2)
+    assert submitted.config == {}
+    assert not Path("f/server/runs").exists()
+
+
+def test_nobody_listens(made: Rpdp) -> None:
+    assert "flwr" in made("deploy", "register", "f", code=1)
+
+
+# The ServerApp, without a grid
+
+
+def app_config(run: str, **changes: Value) -> dict[str, Value]:
+    told = tomllib.loads(Path("f/server/app/pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    return {**told, "run-id": run, **changes}
+
+
+def test_one_server_app_at_a_time(made: Rpdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_LAST_SECONDS", 0.1)
+    with Path("f/server/.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="a run is going on already"):
+            server.run_server(NO_GRID, app_config("one"))
+    with pytest.raises(AttributeError, match="get_nodes"):  # it has got further: to the grid
+        server.run_server(NO_GRID, app_config("one", patience=0.1))
+
+
+def test_a_finished_run_is_left_alone(made: Rpdp) -> None:
+    done = Path("f/server/runs/one")
+    done.mkdir(parents=True)
+    (done / "result.json").write_text(json.dumps({"format": "rpdp-run/1"}))
+    server.run_server(NO_GRID, app_config("one"))
+    assert [path.name for path in done.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"run-id": "../one"}, "run-id='../one' must be the name of a directory"),
+        ({"silos": "silo-00, ../b"}, "must be the name of a directory"),
+        ({"deadline": -1.0}, "deadline=-1.0 must be positive"),
+        ({"test": "public_records:nothing"}, "returned list; it must return rpdp.training.Records"),
+        ({"test": "public_records:missing"}, "has no function missing"),
+    ],
+)
+def test_wrong_settings_of_the_app(made: Rpdp, changes: dict[str, Value], expected: str) -> None:
+    Path("f/server/public_records.py").write_text("def nothing():\n    return []\n")
+    sys.modules.pop("public_records", None)
+    with pytest.raises(InputError, match=expected):
+        server.run_server(NO_GRID, {**app_config("one"), **changes})
+    assert not Path("f/server/runs/one/result.json").exists()
+
+
+# Agents that do not start
+
+
+def test_an_agent_that_refuses_to_start(made: Rpdp) -> None:
+    silo = Path("f/silos/silo-00").resolve()
+    (silo / "ledger.db").chmod(0o644)
+    spec = SiloFile.read(silo / "silo.toml")
+    with pytest.raises(PrivacyRefusal, match=r"(?s)ended with exit code 3.*others can get at it"):
+        start_agent(spec)
+    (silo / "budgets.csv").unlink()
+    with pytest.raises(InputError, match=r"the budget file .*budgets\.csv is missing"):
+        start_agent(spec)

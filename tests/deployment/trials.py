@@ -1,0 +1,175 @@
+"""Federations for tests: made by the code of `rpdp deploy init`, their silo files changed as a steward would."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.budgets import BudgetTable
+from rpdp.deployment.agents import record_ids
+from rpdp.deployment.layout import Layout
+from rpdp.deployment.processes import free_port
+from rpdp.deployment.silofile import SiloFile
+from rpdp.federation import Server, Update
+from rpdp.ledger import Ledger
+from rpdp.ledger.heads import NAME as HEADS
+from rpdp.ledger.heads import read_heads
+from rpdp.planning import PublicPlan
+from rpdp.runs.allowances import drawn_budgets
+from rpdp.runs.runfile import RunFile
+from rpdp.runs.sources import make_model
+from rpdp.training import FlatModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torch import Tensor
+
+    from rpdp.deployment.control import Value
+    from rpdp.deployment.processes import Process
+    from rpdp.federation.result import RoundLog
+    from rpdp.ledger.account import RunStatus
+
+
+def make_layout(directory: Path, study: str, silos: Sequence[str]) -> Layout:
+    """A federation on a free port of this machine."""
+    path = directory / "study.toml"
+    path.write_text(study)
+    return Layout.create(directory / "f", RunFile.read(path), silos, "127.0.0.1", free_port())
+
+
+def set_value(layout: Layout, silo: str, key: str, value: str) -> None:
+    """Change one line of a silo file."""
+    path = layout.silo(silo) / "silo.toml"
+    text, count = re.subn(rf"(?m)^{key} = [^#\n]*", f"{key} = {value} ", path.read_text())
+    assert count == 1, f"{key} occurs {count} times in {path}"
+    path.write_text(text)
+
+
+def add_lines(layout: Layout, silo: str, lines: str) -> None:
+    """Add a section to a silo file."""
+    path = layout.silo(silo) / "silo.toml"
+    path.write_text(path.read_text() + lines)
+
+
+def give_budgets(layout: Layout, silo: str, *, seed: int = 0) -> BudgetTable:
+    """Budgets as the study declares them, and a ledger: for simulations if the silo file has that section."""
+    spec = SiloFile.read(layout.silo(silo) / "silo.toml")
+    table = drawn_budgets(RunFile.read(layout.server / "study.toml"), silo, record_ids(spec), seed)
+    table.write(spec.file(spec.silo.budgets))
+    delta = spec.policy.lifetime_delta
+    kind = "production" if spec.simulation is None else "simulation"
+    Ledger.create(spec.file(spec.silo.ledger), table, kind=kind, lifetime_delta=delta).close()  # type: ignore[arg-type]
+    return table
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not collected yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def all_gone(pids: Iterable[int], seconds: float = 5.0) -> bool:
+    """Whether all these processes have ended, given a moment."""
+    deadline = time.monotonic() + seconds
+    while left := [pid for pid in pids if alive(pid)]:
+        if time.monotonic() > deadline:
+            return False
+        pids = left
+        time.sleep(0.05)
+    return True
+
+
+def running_in(directory: Path) -> set[int]:
+    """Ids of the processes that run in a directory or were told of it, whoever has started them."""
+    found = set()
+    for process in Path("/proc").iterdir():
+        try:
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if process.name.isdigit() and str(directory).encode() in told and alive(int(process.name)):
+                found.add(int(process.name))
+        except OSError:  # gone, or somebody else's
+            continue
+    return found
+
+
+def family(*processes: Process) -> set[int]:
+    """Ids of processes and of all that they started."""
+    return {pid for each in processes for pid in (each.pid, *each.descendants())}
+
+
+def config(run: str, **settings: Value) -> dict[str, Value]:
+    """A run config: settings of the app, with dashes."""
+    return {"run-id": run, **{key.replace("_", "-"): value for key, value in settings.items()}}
+
+
+def require_sound(
+    layout: Layout, silo: str, runs: Sequence[str], seen: dict[str, Sequence[RoundLog]], *, newest: bool = True
+) -> None:
+    """All that must hold for a silo at the end, whatever happened on the way.
+
+    Args:
+        layout: The federation; its processes have ended.
+        silo: Its name.
+        runs: All runs that the silo has admitted.
+        seen: The server's log of rounds by run.
+        newest: Whether the server has heard all; else its head may be an older one of this ledger.
+    """
+    spec = SiloFile.read(layout.silo(silo) / "silo.toml")
+    budgets = BudgetTable.read(spec.file(spec.silo.budgets))
+    with Ledger.read(spec.file(spec.silo.ledger)) as ledger:
+        assert ledger.verify().findings == ()
+        # Each round is charged once, missed ones together with the next; released are charged and joined ones, once.
+        announced = dict.fromkeys(runs, 0)
+        joined: set[tuple[str, int]] = set()
+        released: set[tuple[str, int]] = set()
+        for event in ledger.chain.events("charge", "release"):
+            key = (event.run, event.round)
+            if event.kind == "release":
+                assert key in joined - released
+                released.add(key)
+                continue
+            assert event.round == announced[event.run] + event.facts["missed"] + 1
+            announced[event.run] = event.round
+            joined |= {key} if event.joined else set()
+        assert [event.run for event in ledger.chain.events("admit")] == list(runs)
+        for run in runs:  # the server has used nothing but what was released
+            assert {(run, log.round) for log in seen[run] if silo in log.joined} <= released
+        stories = [ledger.explain(record) for record in budgets.ids.to_pylist()]
+        for story, epsilon in zip(stories, budgets.epsilon, strict=True):
+            assert story.spent_epsilon <= epsilon * (1 + 1e-9)
+            assert np.isclose(story.spent_epsilon, sum(run.epsilon for run in story.runs), rtol=1e-6, atol=1e-9)
+        head = read_heads(layout.server / HEADS)[silo]
+        ledger.chain.require(head, ledger.id)
+        assert not newest or ledger.public_head() == head
+
+
+def status(layout: Layout, silo: str, run: str) -> RunStatus:
+    """Where a run stands in the ledger of a silo."""
+    spec = SiloFile.read(layout.silo(silo) / "silo.toml")
+    with Ledger.read(spec.file(spec.silo.ledger)) as ledger:
+        return next(one.status for one in ledger.overview().runs if one.status.run == run)
+
+
+def model_of_releases(layout: Layout, run: str, rounds: Sequence[RoundLog]) -> Tensor:
+    """The model again, from the updates in the silos' outboxes: what the server has averaged, if it got these bytes."""
+    spec, public = RunFile.read(layout.server / "study.toml"), PublicPlan.read(layout.server / "plan.json")
+    server = Server(run, public, FlatModel(make_model(spec, 0)).values.data, layout.silos)
+    with ExitStack() as stack:
+        ledgers = {}
+        for silo in layout.silos:
+            file = SiloFile.read(layout.silo(silo) / "silo.toml")
+            ledgers[silo] = stack.enter_context(Ledger.open(file.file(file.silo.ledger)))
+        for log in rounds:
+            server.announce()
+            sent = {silo: ledgers[silo].stored(run, log.round) for silo in log.joined}
+            assert server.collect(Update.from_bytes(silo, payload or b"") for silo, payload in sent.items()) == {}
+    return server.result

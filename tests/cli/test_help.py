@@ -18,10 +18,16 @@ COMMANDS = [
     ["compare"],
     ["doctor"],
     ["report"],
+    ["audit"],
+    ["silo", "check"],
+    ["deploy", "init"],
+    ["deploy", "up"],
+    ["deploy", "register"],
+    ["deploy", "run"],
 ]
 
 
-@pytest.mark.parametrize("command", [[], ["budgets"], *COMMANDS], ids=" ".join)
+@pytest.mark.parametrize("command", [[], ["budgets"], ["silo"], ["silo", "serve"], ["deploy"], *COMMANDS], ids=" ".join)
 def test_every_help_has_an_example(rpdp: Command, command: list[str]) -> None:
     shown = rpdp(*command, "--help")
     assert (shown.code, shown.err) == (0, "")

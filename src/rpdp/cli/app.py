@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rpdp.cli import account, budgets, compare, deploy, doctor, ledger, plan, report, silo, train
+from rpdp.cli import account, audit, budgets, compare, deploy, doctor, ledger, plan, report, silo, train
 
 app = typer.Typer(
     name="rpdp",
@@ -49,4 +49,5 @@ app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
+app.command("audit")(audit.audit)
 app.command("report")(report.report)

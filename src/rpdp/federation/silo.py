@@ -125,13 +125,18 @@ class Silo:
         self.budgets = _matched(name, records, budgets, record_ids)
         self.policy = policy
         self.account = MemoryAccount(len(records)) if account is None else account
-        self._planner = planner
+        self.planner = planner
         self._run: _Run | None = None
 
     @property
     def plan(self) -> SiloPlan:
         """The silo plan of the admitted run. Stays here."""
         return self._admitted().plan
+
+    @property
+    def kernel_name(self) -> str:
+        """Which kernel clips the records of the admitted run."""
+        return self._admitted().kernel.name
 
     @property
     def model_values(self) -> Tensor:
@@ -174,7 +179,7 @@ class Silo:
             plan = self._resumed(run, public)
         else:
             left = self.account.left(self.budgets, self.policy.lifetime_delta)
-            plan = self._planner(public, self.budgets.ids, left)
+            plan = self.planner(public, self.budgets.ids, left)
             self._require_honest(plan, public)
             self.account.reserve(run, plan, _rounds_to_join(public, randomness.child("rounds to join")))
         self._run = _Run(run, plan, kernel, randomness)

@@ -1,0 +1,67 @@
+"""Attack ourselves: what an attacker can prove about each budget group, and whether the build does what its plan says.
+
+    subject = Subject(public)                       # or with model, loss, records and budgets of a silo
+    result = audit_silo(subject, groups=(0.5, 5.0), per_group=10_000, seed=1)
+    result.passed, result.verdict()
+
+Observing (`observe`) and analysing (`tally`, `bound`, `conformance`) are apart, so that releases of a deployed silo can
+be analysed as well. Names load on first use: analysing needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rpdp.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from rpdp.audit.analysis import analyse as analyse
+    from rpdp.audit.canaries import Canaries as Canaries
+    from rpdp.audit.canaries import canary_budgets as canary_budgets
+    from rpdp.audit.law import CanaryLaw as CanaryLaw
+    from rpdp.audit.membership import MembershipResult as MembershipResult
+    from rpdp.audit.membership import audit_model as audit_model
+    from rpdp.audit.observe import go_through as go_through
+    from rpdp.audit.observe import round_observation as round_observation
+    from rpdp.audit.others import OthersReport as OthersReport
+    from rpdp.audit.others import others_choose as others_choose
+    from rpdp.audit.planting import Planted as Planted
+    from rpdp.audit.planting import plant as plant
+    from rpdp.audit.result import AuditResult as AuditResult
+    from rpdp.audit.result import GroupFinding as GroupFinding
+    from rpdp.audit.run_audit import ModelAudit as ModelAudit
+    from rpdp.audit.run_audit import RunAudit as RunAudit
+    from rpdp.audit.run_audit import audit_run as audit_run
+    from rpdp.audit.run_audit import audit_run_model as audit_run_model
+    from rpdp.audit.silo_audit import Subject as Subject
+    from rpdp.audit.silo_audit import audit_silo as audit_silo
+    from rpdp.audit.store import read_audit as read_audit
+    from rpdp.audit.tally import Tally as Tally
+
+_HOME_OF = {
+    "AuditResult": "rpdp.audit.result",
+    "Canaries": "rpdp.audit.canaries",
+    "CanaryLaw": "rpdp.audit.law",
+    "GroupFinding": "rpdp.audit.result",
+    "MembershipResult": "rpdp.audit.membership",
+    "ModelAudit": "rpdp.audit.run_audit",
+    "OthersReport": "rpdp.audit.others",
+    "Planted": "rpdp.audit.planting",
+    "RunAudit": "rpdp.audit.run_audit",
+    "Subject": "rpdp.audit.silo_audit",
+    "Tally": "rpdp.audit.tally",
+    "analyse": "rpdp.audit.analysis",
+    "audit_model": "rpdp.audit.membership",
+    "audit_run": "rpdp.audit.run_audit",
+    "audit_run_model": "rpdp.audit.run_audit",
+    "audit_silo": "rpdp.audit.silo_audit",
+    "canary_budgets": "rpdp.audit.canaries",
+    "go_through": "rpdp.audit.observe",
+    "others_choose": "rpdp.audit.others",
+    "plant": "rpdp.audit.planting",
+    "read_audit": "rpdp.audit.store",
+    "round_observation": "rpdp.audit.observe",
+}
+
+__all__ = [*_HOME_OF]
+__getattr__ = lazy_names(__name__, _HOME_OF)

@@ -1,0 +1,223 @@
+"""The audit of a run file: twice, because no single set-up is both faithful and sharp.
+
+*Beside the records*: a thousand canaries of each group among the real records of one silo, in the run's own model.
+Every step computes what a step of the run computes, so this is the faithful part; conformance needs no more canaries.
+
+*Alone*: a hundred thousand canaries of each group without model and records, through the same plan, sampler, kernel,
+clipping, noise and release. This is the sharp part: a lower bound on ε needs numbers.
+
+Both are simulations. Ledgers named in the run file are not opened, and no account of a real record changes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rpdp.audit.membership import RUNS, MembershipResult, audit_model
+from rpdp.audit.others import OthersReport, advice, others_choose
+from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, PER_GROUP, Subject, audit_silo
+from rpdp.checks import require_choice
+from rpdp.errors import InputError
+from rpdp.runs.building import build
+from rpdp.training import SlowKernelWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rpdp.audit.result import AuditResult, View
+    from rpdp.runs.building import Built
+    from rpdp.runs.runfile import MethodSettings, RunFile
+
+FORMAT = "rpdp-audit/1"
+
+BESIDE = 1_000
+"""Canaries of each group beside the records."""
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    """Both parts of the audit of a run.
+
+    Attributes:
+        method: Of the run.
+        silo: Whose records the canaries were planted beside.
+        beside: The faithful part.
+        alone: The sharp part.
+    """
+
+    method: str
+    silo: str
+    beside: AuditResult
+    alone: AuditResult
+
+    @property
+    def passed(self) -> bool:
+        """Whether neither part found anything."""
+        return self.beside.passed and self.alone.passed
+
+    @property
+    def confidence(self) -> float:
+        """With which all lower bounds of both parts hold together."""
+        return self.beside.confidence + self.alone.confidence - 1.0
+
+    def verdict(self) -> list[str]:
+        """Both parts in plain words."""
+        beside, alone = self.beside, self.alone
+        named = {
+            f"Beside {beside.records:,} records of silo {self.silo}, with {beside.canaries:,} canaries": beside,
+            f"Alone, with {alone.canaries:,} canaries": alone,
+        }
+        return [f"{name}: {' '.join(part.verdict())}" for name, part in named.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "format": FORMAT,
+            "kind": "canaries",
+            "is_simulation": True,
+            "method": self.method,
+            "silo": self.silo,
+            "passed": self.passed,
+            "confidence": self.confidence,
+            "verdict": self.verdict(),
+            "beside": self.beside.to_json(),
+            "alone": self.alone.to_json(),
+        }
+
+
+def audit_run(
+    spec: RunFile,
+    settings: MethodSettings,
+    seed: int,
+    *,
+    silo: str | None = None,
+    groups: Sequence[float] = GROUPS,
+    per_group: int = PER_GROUP,
+    view: View = "steps",
+    on_round: Callable[[str, int, int], None] | None = None,
+) -> RunAudit:
+    """Audit the run that a run file describes.
+
+    Args:
+        spec: The run file.
+        settings: Of the method.
+        seed: Of the simulation.
+        silo: Whose records to plant canaries beside; by default the one with the most.
+        groups: ε of each group.
+        per_group: Canaries of each group, alone; beside the records there are at most a thousand.
+        view: See `audit_silo`.
+        on_round: Told the part, rounds done and rounds in all.
+    """
+    built = _built(spec, settings, seed)
+    subject = subject_of(built, silo)
+    bare = Subject(subject.public, subject.name, subject.planner, subject.kind)
+    confidence = 1.0 - (1.0 - CONFIDENCE) / 2.0
+
+    def part(name: str, one: Subject, count: int) -> AuditResult:
+        def told(done: int, total: int) -> None:
+            if on_round is not None:
+                on_round(name, done, total)
+
+        return audit_silo(
+            one, groups=groups, per_group=count, seed=seed, view=view, confidence=confidence, on_round=told
+        )
+
+    with _quietly():
+        beside = part("beside the records", subject, min(per_group, BESIDE))
+        return RunAudit(settings.method, subject.name, beside, part("alone", bare, per_group))
+
+
+@dataclass(frozen=True)
+class ModelAudit:
+    """What the final model tells, and what others could do to a record's risk.
+
+    Attributes:
+        method: Of the run.
+        membership: The demonstration.
+        others: For each budget.
+        advice: Of the planner.
+    """
+
+    method: str
+    membership: MembershipResult
+    others: tuple[OthersReport, ...]
+    advice: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing leaks more than it may."""
+        return self.membership.passed
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "format": FORMAT,
+            "kind": "model-only",
+            "is_simulation": True,
+            "method": self.method,
+            **self.membership.to_json(),
+            "others": [report.to_json() for report in self.others],
+            "advice": self.advice,
+        }
+
+
+def audit_run_model(
+    spec: RunFile,
+    settings: MethodSettings,
+    seed: int,
+    *,
+    groups: Sequence[float] = GROUPS,
+    runs: int = RUNS,
+    on_run: Callable[[int, int], None] | None = None,
+) -> ModelAudit:
+    """The model-only audit of a run file; arguments as in `audit_run` and `audit_model`."""
+    built = _built(spec, settings, seed)
+    with _quietly():
+        found = audit_model(
+            built.model,
+            built.source.loss,
+            built.silos,
+            built.public,
+            groups=groups,
+            runs=runs,
+            seed=seed,
+            workers=spec.run.workers,
+            on_run=on_run,
+        )
+    others = tuple(others_choose(built.public, group.epsilon) for group in found.groups)
+    return ModelAudit(settings.method, found, others, advice(built.public, settings.method))
+
+
+def _built(spec: RunFile, settings: MethodSettings, seed: int) -> Built:
+    if settings.method == "privacy_free":
+        raise InputError("method privacy_free promises nothing, so there is nothing to audit")
+    return build(spec, settings, seed)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Which kernel was used is part of the result."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlowKernelWarning)
+        yield
+
+
+def subject_of(built: Built, name: str | None = None) -> Subject:
+    """One silo of a run that was put together."""
+    silos = {silo.name: silo for silo in built.silos}
+    if name is None:
+        name = max(sorted(silos), key=lambda each: len(silos[each].records))
+    chosen = silos[require_choice("silo", name, sorted(silos))]
+    return Subject(
+        built.public,
+        chosen.name,
+        chosen.planner,
+        type(chosen),
+        built.model,
+        built.source.loss,
+        chosen.records,
+        built.plans[name].budget,
+    )

@@ -1,0 +1,173 @@
+"""The audit of one silo: canaries through the production path, then ε_L and conformance for each budget group."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.audit.analysis import analyse
+from rpdp.audit.canaries import Canaries, canary_budgets
+from rpdp.audit.law import CanaryLaw
+from rpdp.audit.observe import go_through, require_sums, round_observation, step_observation, watched
+from rpdp.audit.planting import plant
+from rpdp.audit.result import VIEWS, AuditResult, View
+from rpdp.audit.tally import Tally
+from rpdp.checks import require_choice, require_count
+from rpdp.errors import InputError
+from rpdp.federation import Policy, Server, Silo, model_fingerprint
+from rpdp.federation.workers import one_thread
+from rpdp.planning import assign_allowed
+from rpdp.sampling import Seeded
+from rpdp.training import FlatModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from rpdp.federation import Update
+    from rpdp.federation.silo import Planner
+    from rpdp.planning import PublicPlan, SiloPlan
+    from rpdp.sampling import Randomness
+    from rpdp.training import PerRecordLoss, Records
+
+GROUPS = (0.5, 1.0, 2.0, 5.0, 8.0)
+PER_GROUP = 100_000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The run that is audited, as one of its silos sees it.
+
+    Attributes:
+        public: Its plan; only the model's fingerprint is replaced by that of the model with canaries.
+        name: Of the silo.
+        planner: From budgets to probabilities, as in the run.
+        kind: The class of its silos.
+        model: Of the run; None to audit canaries alone.
+        loss: Of the run.
+        records: Ordinary records of the silo, drawn beside the canaries.
+        budgets: ε of each of them.
+    """
+
+    public: PublicPlan
+    name: str = "audited"
+    planner: Planner = assign_allowed
+    kind: type[Silo] = Silo
+    model: nn.Module | None = None
+    loss: PerRecordLoss | None = None
+    records: Records | None = None
+    budgets: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        parts = [self.model is None, self.loss is None, self.records is None, self.budgets is None]
+        if any(parts) and not all(parts):
+            raise InputError("give model, loss, records and budgets of the silo, or none of them")
+
+
+def audit_silo(
+    subject: Subject,
+    *,
+    groups: Sequence[float] = GROUPS,
+    per_group: int = PER_GROUP,
+    seed: int = 0,
+    view: View = "steps",
+    confidence: float = CONFIDENCE,
+    on_round: Callable[[int, int], None] | None = None,
+) -> AuditResult:
+    """Plant canaries in a silo, run its whole schedule, and see what can be proven. A simulation: no ledger is touched.
+
+    Args:
+        subject: The run.
+        groups: ε of each budget group of canaries.
+        per_group: Canaries of each group; about half of them are in.
+        seed: Of coins, draws and noise.
+        view: "steps" for an attacker who sees every local step, the strongest; "rounds" for one who has the released
+            updates, which needs plain SGD.
+        confidence: With which all lower bounds hold together.
+        on_round: Told rounds done and rounds in all.
+    """
+    began = time.perf_counter()
+    require_choice("view", view, VIEWS)
+    if not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence={confidence} must lie strictly between 0 and 1")
+    require_count("seed", seed, least=0)
+    if view == "rounds":
+        require_sums(subject.public)
+    source = Seeded(seed)
+    canaries = Canaries.flip(groups, per_group, source.child("audit", "coins"))
+    with one_thread():
+        run = _Run(subject, canaries, view, source)
+        run.go(on_round)
+    return run.result(confidence, seed, began)
+
+
+class _Run:
+    """One audited run."""
+
+    def __init__(self, subject: Subject, canaries: Canaries, view: View, source: Randomness) -> None:
+        self._canaries, self._view, self._source = canaries, view, source
+        self._ordinary = 0 if subject.records is None else len(subject.records)
+        clip_norm = subject.public.clip_norm
+        self._planted = plant(canaries, clip_norm, subject.model, subject.loss, subject.records)
+        self.public = replace(subject.public, model_fingerprint=model_fingerprint(self._planted.model))
+        kind = watched(subject.kind, self._step) if view == "steps" else subject.kind
+        self._silo = kind(
+            subject.name,
+            self._planted.records,
+            canary_budgets(canaries, subject.budgets),
+            policy=Policy.of(self.public),
+            planner=subject.planner,
+        )
+        self._name = f"audit-{self.public.fingerprint[:16]}"
+        model, loss = self._planted.model, self._planted.loss
+        plan = self._silo.admit(self._name, self.public, model, loss, source.child("silo", subject.name))
+        releases = 1 if view == "steps" else self.public.schedule.local_steps
+        laws = [CanaryLaw(q, self.public.noise_multiplier, releases) for q in group_probabilities(plan, canaries)]
+        self.tally = Tally(canaries, laws)
+
+    def go(self, on_round: Callable[[int, int], None] | None) -> None:
+        """All rounds."""
+        values = FlatModel(self._planted.model).values.data
+        server = Server(self._name, self.public, values, [self._silo.name])
+
+        def seen(number: int, update: Update | None) -> None:
+            if update is not None and self._view == "rounds":
+                self.tally.add(round_observation(update, self._planted, self.public))
+            if on_round is not None:
+                on_round(number, self.public.schedule.rounds)
+
+        go_through(server, self._silo.name, self._silo.answer, seen)
+
+    def _step(self, release: Tensor, drawn: NDArray[np.int64]) -> None:
+        self.tally.add(step_observation(release, self._planted, self.public))
+        self.tally.add_draws(self._canaries.members[drawn[drawn >= self._ordinary] - self._ordinary])
+
+    def result(self, confidence: float, seed: int | None, began: float) -> AuditResult:
+        """Look at what was observed."""
+        joined = len(self._silo.joined)
+        kernel = self._silo.kernel_name
+        facts = analyse(self.tally, self.public, joined, confidence, self._source.child("audit", "design"))
+        return replace(facts, records=self._ordinary, kernel=kernel, seed=seed, seconds=time.perf_counter() - began)
+
+
+def group_probabilities(plan: SiloPlan, canaries: Canaries) -> list[float]:
+    """The q of each group's canaries, which are the last records of the silo."""
+    q, active = plan.q[-len(canaries.members) :], plan.active_rounds[-len(canaries.members) :]
+    if (active[q > 0.0] < plan.public.schedule.rounds).any():
+        raise InputError(
+            f"estimator {plan.estimator} ends some records before the last round; the audit needs records that are "
+            "active in all rounds: use estimator certified or binary_search"
+        )
+    found = []
+    for number, epsilon in enumerate(canaries.groups):
+        own = np.unique(q[canaries.group_of(canaries.members) == number])
+        if own.size != 1:
+            raise InputError(f"the plan gives {own.size} probabilities to records of one budget, ε = {epsilon:g}")
+        found.append(float(own[0]))
+    return found

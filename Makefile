@@ -9,7 +9,7 @@ METHODS ?= rpdp,minimum,dropout,privacy_free
 # Torch first and exactly pinned: any other spec may pull gigabytes of GPU packages.
 TORCH := torch==2.13.0
 
-.PHONY: run test check test-slow bench clean
+.PHONY: run test check test-slow mutants bench clean
 
 run: $(READY)
 	$(BIN)/rpdp compare examples/$(TASK).toml --methods $(METHODS)
@@ -25,6 +25,10 @@ check: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
+
+# Seeded privacy bugs, each of which a test must catch; writes the table in the docs.
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants --jobs 2 --docs docs/mutants.md
 
 bench: $(READY)
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Silo, Update
-from rpdp.federation.agent.agent import SMALLEST_CLIP_NORM, Agent
+from rpdp.federation.agent.agent import Agent
 from rpdp.federation.agent.protocol import Frame
 from rpdp.ledger import Ledger, MemoryAccount
-from rpdp.training import FlatModel, Records, affine, make_kernel
+from rpdp.training import SMALLEST_CLIP_NORM, FlatModel, Records, affine, make_kernel
 from tests.federation.agent.hostile import (
     CANARY_SIZE,
     Row,

@@ -67,7 +67,16 @@ def test_a_round_says_what_it_must_and_nothing_else(agent: Agent) -> None:
 
 def test_a_real_run_does_not_begin_with_seeded_silos(tmp_path: Path) -> None:
     """What such silos release protects nobody, and the run would not say so."""
-    with pytest.raises(RpdpError, match="0 of 3 silos are there"):
+    with pytest.raises(RpdpError, match="do not go together"):
         coordinator(tmp_path, COINS, Local(agents(COINS)), seed=None, patience=0.2).go()
     seeded = coordinator(tmp_path, COINS, Local(agents(COINS)), seed=SEED, patience=5.0).go()
     assert seeded.is_simulation
+
+
+def test_a_server_keeps_the_newest_head_it_has_seen(tmp_path: Path) -> None:
+    """A silo that was rolled back would else have its older state acknowledged."""
+    server = coordinator(tmp_path, COINS, Local(agents(COINS)))
+    for count, newest in ((3, 3), (5, 5), (4, 5), (6, 6)):
+        told_head = {"ledger": "0" * 32, "count": count, "head": f"{count:064x}"}
+        server._keep_head("a", Frame({"kind": "sat-out", "head": told_head}))
+        assert server._heads["a"].count == newest

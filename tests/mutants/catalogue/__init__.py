@@ -1,0 +1,13 @@
+"""All seeded bugs, layer by layer."""
+
+from tests.mutants.catalogue.accounting import ACCOUNTING
+from tests.mutants.catalogue.agent import AGENT
+from tests.mutants.catalogue.federation import FEDERATION
+from tests.mutants.catalogue.ledger import LEDGER
+from tests.mutants.catalogue.planning import PLANNING
+from tests.mutants.catalogue.sampling import SAMPLING
+from tests.mutants.catalogue.training import TRAINING
+
+CATALOGUE = (*ACCOUNTING, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *FEDERATION, *AGENT)
+
+__all__ = ["CATALOGUE"]

@@ -1,0 +1,44 @@
+"""Ten of the mutants in the ordinary suite, one or two of each layer; `make mutants` runs all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mutants.__main__ import chosen
+from tests.mutants.runner import attempt, control, fresh_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.mutants.copies import Copy
+
+SAMPLE = (
+    "type-1-bound-used",
+    "q-not-rounded-down",
+    "fingerprint-not-checked",
+    "shuffle-instead-of-poisson",
+    "generator-copied-into-workers",
+    "noise-a-tenth-too-small",
+    "clip-norm-a-hundredth-too-large",
+    "cap-not-enforced",
+    "outbox-skipped",
+    "refusal-carries-its-text",
+)
+
+
+@pytest.fixture(scope="module")
+def copy() -> Iterator[Copy]:
+    with fresh_copy() as made:
+        yield made
+
+
+def test_the_untouched_copy_passes(copy: Copy) -> None:
+    control(copy, chosen(SAMPLE, None, 0))
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_mutant_is_caught(copy: Copy, name: str) -> None:
+    outcome = attempt(copy, chosen([name], None, 0)[0])
+    assert outcome.verdict == "caught", outcome

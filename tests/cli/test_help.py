@@ -19,6 +19,7 @@ COMMANDS = [
     ["doctor"],
     ["report"],
     ["audit"],
+    ["reproduce"],
     ["silo", "check"],
     ["deploy", "init"],
     ["deploy", "up"],

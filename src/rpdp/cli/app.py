@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rpdp.cli import account, audit, budgets, compare, deploy, doctor, ledger, plan, report, silo, train
+from rpdp.cli import account, audit, budgets, compare, deploy, doctor, ledger, plan, report, reproduce, silo, train
 
 app = typer.Typer(
     name="rpdp",
@@ -51,3 +51,4 @@ app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
 app.command("audit")(audit.audit)
 app.command("report")(report.report)
+app.command("reproduce")(reproduce.reproduce)

@@ -1,0 +1,111 @@
+"""MNIST as scattering features, for run files: the same silos, splits and ids as the task "mnist", other features.
+
+    [task]
+    data = "rpdp.reproduction.data.features:mnist_iid"
+    model = "rpdp.reproduction.data.features:linear_model"
+    loss = "rpdp.reproduction.data.features:loss"
+
+Features are computed once and kept in the cache directory. They are a function of each image alone (and of made-up
+strokes, see `strokes`), and as private as the images.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from torch import nn
+
+from rpdp.experiments.data import ClassesPerSilo, FederatedData, Iid, Partition, federate, load_mnist
+from rpdp.experiments.data.files import cache_directory
+from rpdp.experiments.models.convolutional import paper_cnn
+from rpdp.experiments.models.linear import logistic_regression
+from rpdp.experiments.models.losses import cross_entropy
+from rpdp.reproduction.data import scattering, strokes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpdp.experiments.data import Dataset
+
+NOTE = "features: a fixed function of each image alone (scattering, in a basis of made-up strokes), chosen without data"
+
+_FORMAT = "rpdp scattering 1"  # part of every file name; change it when the content would change
+_PIECE = 5000
+
+loss = cross_entropy
+
+
+def mnist_iid(seed: int) -> FederatedData:
+    """Ten silos with like classes."""
+    return _federated(Iid(10), seed)
+
+
+def mnist_five_classes(seed: int) -> FederatedData:
+    """Ten silos with five classes each."""
+    return _federated(ClassesPerSilo(10, 5), seed)
+
+
+def linear_model(directions: int = strokes.DIRECTIONS) -> nn.Module:
+    """A linear model that starts at zero."""
+    return logistic_regression(directions, 10)
+
+
+def scattered_mnist(split: Literal["train", "test"] = "train", directions: int = strokes.DIRECTIONS) -> Dataset:
+    """MNIST with scattering features (records, directions) of length 1; the first call computes them, in some minutes.
+
+    Where there is little signal, fewer directions are better: the noise of a step falls on the logits of a record by
+    its length only, and the first directions hold most of what tells classes apart.
+    """
+    features = _cached(split)[:, :directions]
+    length = np.linalg.norm(features, axis=1, keepdims=True)
+    return load_mnist(split).with_features(features / np.maximum(length, 1e-12), NOTE)
+
+
+def _federated(partition: Partition, seed: int) -> FederatedData:
+    return federate(scattered_mnist(), partition, seed=seed)
+
+
+@lru_cache(maxsize=2)
+def _cached(split: Literal["train", "test"]) -> NDArray[np.float32]:
+    images = load_mnist(split).features
+    digest = hashlib.sha256(_FORMAT.encode())
+    digest.update(np.ascontiguousarray(images).data)
+    path = cache_directory() / "scattering" / f"mnist-{split}-{digest.hexdigest()[:16]}.npy"
+    if not path.is_file():
+        _write(path, _computed(images))
+    found: NDArray[np.float32] = np.load(path)
+    return found
+
+
+def _computed(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    basis = strokes.stroke_basis()
+    pieces = range(0, len(images), _PIECE)
+    return np.concatenate([basis.project(scattering.scatter(images[start : start + _PIECE])) for start in pieces])
+
+
+def _write(path: Path, values: NDArray[np.float32]) -> None:
+    """Into a file of its own, then renamed: other processes see a whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, values)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def pixel_model() -> nn.Module:
+    """A linear model on raw pixels, to see what the features bring."""
+    return nn.Sequential(nn.Flatten(), logistic_regression(784, 10))
+
+
+def tanh_network(seed: int) -> nn.Module:
+    """The paper's network with tempered activations."""
+    return paper_cnn(activation="tanh", seed=seed)

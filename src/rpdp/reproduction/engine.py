@@ -1,0 +1,121 @@
+"""Run the cells of suites: a few at a time, each result kept as soon as it is there."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rpdp.errors import InputError
+from rpdp.experiments.data import DataError
+from rpdp.reproduction.cell import Cell, Finding, code_digest
+from rpdp.runs.processes import run_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A cell is done: the how manieth, of how many, and what was found."""
+
+    done: int
+    total: int
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the cells: findings in their order; `reused` were there already."""
+
+    findings: tuple[Finding, ...]
+    reused: int
+
+    @property
+    def skipped(self) -> tuple[Finding, ...]:
+        """Those whose data are missing."""
+        return tuple(finding for finding in self.findings if finding.skipped is not None)
+
+
+def run_cells(
+    cells: Iterable[Cell],
+    directory: Path,
+    *,
+    jobs: int = 1,
+    device: str = "cpu",
+    any_version: bool = False,
+    force: bool = False,
+    on_cell: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Compute what is not there yet, in `jobs` processes with a thread each, and return everything.
+
+    Two suites may share a cell; it is computed once. A cell whose data files are missing is skipped and says so; it is
+    tried again next time. With `any_version`, results of other code are used as well.
+    """
+    require_device(device, jobs)
+    chosen = list({cell.home(directory): cell for cell in cells}.items())
+    missing = [(home, cell) for home, cell in chosen if force or not _is_there(cell, home, any_version=any_version)]
+    done = len(chosen) - len(missing)
+    for _, cell in missing:
+        cell.load()  # once, here, and not in every process
+
+    def job(home: Path, cell: Cell) -> Callable[[], None]:
+        return lambda: _compute(cell, device).write(home)
+
+    def finished(index: int) -> None:
+        nonlocal done
+        done += 1
+        found = Finding.read(missing[index][0])
+        if on_cell is not None and found is not None:
+            on_cell(Progress(done, len(chosen), found))
+
+    run_jobs([job(home, cell) for home, cell in missing], jobs, finished)
+    findings = [Finding.read(home) for home, _ in chosen]
+    return Outcome(tuple(found for found in findings if found is not None), len(chosen) - len(missing))
+
+
+def require_device(device: str, jobs: int) -> None:
+    """Refuse a device that is not there, or one that forked processes cannot share."""
+    if device not in DEVICES:
+        raise InputError(f"--device {device} must be one of {', '.join(DEVICES)}")
+    if device == "cpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError("--device cuda: torch finds no CUDA device here; use --device cpu")
+    if jobs > 1:
+        raise InputError(f"--device cuda with --jobs {jobs}: forked processes cannot share a GPU; use --jobs 1")
+
+
+def _is_there(cell: Cell, home: Path, *, any_version: bool) -> bool:
+    found = Finding.read(home)
+    if found is None or found.skipped is not None:
+        return False
+    return found.answers(cell) if any_version else found.key == cell.key
+
+
+def _compute(cell: Cell, device: str) -> Finding:
+    start = time.perf_counter()
+    numbers, skipped = {}, None
+    try:
+        numbers = cell.run(device)
+    except DataError as error:
+        skipped = str(error)
+    seconds = round(time.perf_counter() - start, 2)
+    return Finding(
+        suite=cell.suite,
+        part=cell.part,
+        name=cell.name,
+        profile=cell.profile,
+        settings=cell.settings,
+        numbers=numbers,
+        skipped=skipped,
+        seconds=seconds,
+        key=cell.key,
+        code=code_digest()[:12],
+        device=device,
+    )

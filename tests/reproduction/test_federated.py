@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rpdp.errors import InputError
+from rpdp.federation.backbones import make_backbone
+from rpdp.reproduction.cell import PROFILES
+from rpdp.reproduction.suites import SUITES
+from rpdp.reproduction.work.federated import budget_sample, one_run, run_file, run_file_text
+
+if TYPE_CHECKING:
+    from rpdp.reproduction.cell import Profile
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_federated_cell_is_a_good_run_file(profile: Profile) -> None:
+    texts = {
+        run_file_text({**cell.settings, "seed": 1}): cell.settings
+        for suite in ("figure-8", "utility")
+        for cell in SUITES[suite].cells(profile)
+        if cell.work == "federated:one_run"
+    }
+    assert len(texts) > 30
+    for settings in texts.values():
+        spec = run_file(settings)
+        assert spec.public_schedule.rounds == settings["schedule"]["rounds"]
+        assert spec.privacy.clip_norm == settings["privacy"]["clip_norm"]
+        make_backbone(spec.recipe(spec.training.learning_rate), ["a"], spec.public_schedule.local_steps)
+
+
+def embedded(**changes: Any) -> dict[str, Any]:
+    return {
+        "task": {"name": "breast_cancer"},
+        "schedule": {"rounds": 3, "local_steps": 4, "participation": 1.0},
+        "privacy": {"delta": 1e-3, "max_epsilon": 10.0, "clip_norm": 1.0},
+        "budgets": {"distribution": "ThreeLevels", "records_per_silo": 90},
+        "training": {"learning_rate": 0.5},
+        "method": "rpdp",
+        "seed": 1,
+        "split": "by_seed",
+        **changes,
+    }
+
+
+def test_a_run_gives_accuracy_by_round_and_by_budget_group() -> None:
+    found = one_run(embedded(), "cpu")
+    assert found["overdrawn"] == 0
+    assert found["by_round"][-1] == pytest.approx(found["accuracy"], abs=1e-4)
+    assert len(found["by_round"]) == 3
+    assert list(found["groups"]) == ["0.1", "1", "5"]
+
+
+def test_a_method_that_breaks_promises_is_seen() -> None:
+    found = one_run(embedded(method="uniform", level=1.0), "cpu")
+    assert found["overdrawn"] > 0.6 * found["records"]
+
+
+def test_another_device_is_refused() -> None:
+    with pytest.raises(InputError, match="federated cells run on the CPU only"):
+        one_run(embedded(), "cuda")
+
+
+def test_the_budgets_of_the_first_column() -> None:
+    found = budget_sample({"distribution": "ThreeLevels", "parameters": "paper", "records": 1000, "seed": 0}, "cpu")
+    assert sum(found["counts"]) == 1000
+    assert sorted(count for count in found["counts"] if count) == [100, 200, 700]

@@ -166,7 +166,7 @@ def _score(spec: RunFile, reference: str) -> Callable[[Tensor], Score] | None:
 
 
 def _words(log: RoundLog) -> str:
-    joined = f"{len(log.joined)} silos joined" if log.joined else "nobody joined"
+    joined = ", ".join(log.joined) + " joined" if log.joined else "nobody joined"
     left_out = "".join(f"; {silo}: {why}" for silo, why in sorted(log.rejected.items()))
     accuracy = "" if log.score is None else f"; accuracy {log.score.accuracy:.4f}"
     return f"{joined}{left_out}{accuracy} ({log.seconds:.1f} s)"

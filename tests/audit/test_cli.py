@@ -137,3 +137,16 @@ def test_model_only(rpdp: Command, tmp_path: Path) -> None:
     assert (stored["kind"], stored["runs"], stored["records"]) == ("model-only", 8, 120)
     assert [report["epsilon"] for report in stored["others"]] == [1.0, 5.0]
     assert "What an outsider can tell" in Path("runs/run/audit/membership.html").read_text()
+
+
+def test_an_audit_becomes_a_section_of_the_silos_report(rpdp: Command, tmp_path: Path) -> None:
+    file = write_run(tmp_path)
+    assert rpdp("train", str(file), "--seed", "1", "--out", str(tmp_path / "run")).code == 0
+    assert rpdp("audit", str(file), *SMALL, "--out", str(tmp_path / "audit")).code == 0
+    audit, made = str(tmp_path / "audit" / "audit.json"), tmp_path / "with-audit.html"
+    assert rpdp("report", str(tmp_path / "run"), "--audit", audit, "--out", str(made)).code == 0
+    assert "Audit with canaries" in made.read_text()
+    assert "Audit with canaries" not in (tmp_path / "run" / "report.html").read_text()
+    refused = rpdp("report", str(tmp_path / "run"), "--audit", audit, "--edition", "share")
+    assert refused.code == 2
+    assert "--audit goes with --edition silo" in refused.err

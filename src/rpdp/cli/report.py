@@ -18,6 +18,9 @@ def report(
     edition: Annotated[
         str, typer.Option("--edition", help="silo: everything, stays with the silos. share: what may be shown around.")
     ] = "silo",
+    audit: Annotated[
+        Path | None, typer.Option("--audit", help="An audit.json of `rpdp audit`, to add as a section; edition silo.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file; else in the directory itself.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -34,8 +37,20 @@ def report(
     from rpdp.runs.reporting import EDITIONS, rebuild_report
 
     kind = next(known for known in EDITIONS if known == edition)
-    path = rebuild_report(directory, kind, out or directory / EDITIONS[kind])
+    if audit is not None and kind != "silo":
+        raise InputError("--audit goes with --edition silo: an audit tells how many records a silo has")
+    path = rebuild_report(directory, kind, out or directory / EDITIONS[kind], _audit_section(audit))
     if as_json:
         print_json({"report": str(path), "edition": edition})
     else:
         say_line(f"report: {path}")
+
+
+def _audit_section(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    from rpdp.audit import read_audit
+    from rpdp.audit.page import canary_section
+    from rpdp.report.page import heading
+
+    return [heading("Audit with canaries"), *canary_section(read_audit(path))]

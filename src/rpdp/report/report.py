@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rpdp.errors import InputError
 from rpdp.report.comparison import Comparison, Spread
 from rpdp.report.page import banner, cards, heading, page, paragraph, tiles
 from rpdp.report.promise import promise_box
@@ -35,6 +36,7 @@ def write_report(
     edition: Literal["silo", "share"] = "silo",
     title: str | None = None,
     facts: ReportFacts | None = None,
+    sections: Sequence[str] = (),
 ) -> Path:
     """Write the report of one run, or of several methods and seeds.
 
@@ -46,13 +48,16 @@ def write_report(
             released models and public test records.
         title: Of the page.
         facts: What the runs do not know: task, origin of the budgets, notes, promises of the methods.
+        sections: Further parts of the page, as HTML, such as an audit; for the silo's edition only.
     """
+    if sections and edition != "silo":
+        raise InputError("sections of one's own go into the silo's edition only: nobody has checked them for sharing")
     comparison = Comparison.of(results, edition, facts)
     title = title or (f"{comparison.facts.task}: {_TITLE.lower()}" if comparison.facts.task else _TITLE)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600 if comparison.for_silo else 0o644)
-    path.write_text(page(title, [*_head(comparison, title), *_body(comparison)]), encoding="utf-8")
+    path.write_text(page(title, [*_head(comparison, title), *_body(comparison), *sections]), encoding="utf-8")
     return path
 
 

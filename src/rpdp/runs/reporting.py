@@ -30,12 +30,12 @@ def write_reports(results: Results, directory: Path, spec: RunFile) -> None:
         write_report(results, directory / name, edition=edition, facts=facts_of(spec))
 
 
-def rebuild_report(directory: Path, edition: Edition, out: Path) -> Path:
-    """The report of a finished run or comparison, made again."""
+def rebuild_report(directory: Path, edition: Edition, out: Path, sections: Sequence[str] = ()) -> Path:
+    """The report of a finished run or comparison, made again, with further sections."""
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")
     spec = RunFile.read(directory / "run.toml")
-    write_report(_results(directory), out, edition=edition, facts=facts_of(spec))
+    write_report(_results(directory), out, edition=edition, facts=facts_of(spec), sections=sections)
     return out
 
 

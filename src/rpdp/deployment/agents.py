@@ -69,6 +69,7 @@ def _randomness(spec: SiloFile) -> Callable[[], Randomness]:
 @contextmanager
 def _ledger(spec: SiloFile) -> Iterator[Ledger]:
     from rpdp.ledger import Ledger
+    from rpdp.ledger.files import LedgerFiles
 
     path = spec.file(spec.silo.ledger)
     if not path.is_file():
@@ -76,7 +77,10 @@ def _ledger(spec: SiloFile) -> Iterator[Ledger]:
             f"{spec.path}: there is no ledger {path}; make one with `rpdp ledger create {path} --budgets "
             f"{spec.file(spec.silo.budgets)} --lifetime-delta {spec.policy.lifetime_delta}`"
         )
-    require_private(path)
+    for file in (path, LedgerFiles(path).key, LedgerFiles(path).inbox):
+        require_private(file)
+    if spec.path.stat().st_mode & 0o022:
+        raise PrivacyRefusal(f"{spec.path}: others can write to it, and so state this silo's limits; `chmod go-w` it")
     with Ledger.open(path) as ledger:
         if ledger.is_simulation != (spec.simulation is not None):
             kinds = ("production", "simulation")

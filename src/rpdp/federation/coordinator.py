@@ -246,6 +246,7 @@ class Coordinator:
     def _take_known(self, silo: str, frame: Frame, heard: _Round | None) -> bool:
         if frame.kind == "admitted":
             self._admitted.add(silo)
+            write_heads(self._heads_file, self._heads)  # the silo asks for it if it has to admit this run again
             return heard is not None
         if frame.kind == "refused":
             return self._refused(silo, str(frame.facts["reason"]), heard)

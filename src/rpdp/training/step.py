@@ -203,7 +203,12 @@ class NoisyStep:
         return whole, torch.cat(norms)
 
 
+_NO_MEMORY = ("DefaultCPUAllocator: not enough memory", "DefaultCPUAllocator: can't allocate memory")
+"""What torch's allocator says. Other errors may have any text, and come from a record."""
+
+
 def _require_about_records(error: Exception) -> None:
     """Raise what is not about the content of a record: refusals, and a machine that has no memory left."""
-    if isinstance(error, RpdpError | MemoryError | torch.OutOfMemoryError) or "memory" in str(error):
+    no_memory = isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+    if no_memory or isinstance(error, RpdpError | MemoryError | torch.OutOfMemoryError):
         raise error

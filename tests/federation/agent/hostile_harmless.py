@@ -210,7 +210,6 @@ HARMLESS = [
     Row("the largest correction", "", _crafted(0.0, correction=LARGEST)),
     Row("all rounds, then more", "", _to_the_end),
     Row("a learning rate of 10³⁰", "", _strange_plan(recipe=Recipe(learning_rate=1e30)), "fresh"),
-    Row("a micro-batch of 1", "", _strange_plan(recipe=Recipe(micro_batch=1)), "fresh"),
     Row("a micro-batch of 10¹⁸", "", _strange_plan(recipe=Recipe(micro_batch=10**18)), "fresh"),
     Row("an average over 10¹⁸ rounds", "", _strange_plan(recipe=Recipe(averaged_rounds=10**18)), "fresh"),
     Row("a proximal term of 10³⁰", "", _strange_plan(recipe=make_recipe("fedprox", proximal=1e30)), "fresh"),

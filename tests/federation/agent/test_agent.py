@@ -171,8 +171,8 @@ def test_a_restarted_agent_admits_no_other_plan_under_the_same_name(tmp_path: Pa
     with opened(tmp_path, MAKING) as agent:
         told(agent, admission(PUBLIC))
     with opened(tmp_path, MAKING) as agent:
-        assert reason(told(agent, admission(replace(PUBLIC, normaliser=11.0)))) == "plan"
-        assert told(agent, admission(PUBLIC)).kind == "admitted"
+        assert reason(told(agent, admission(replace(PUBLIC, normaliser=11.0), head=head_of(agent)))) == "plan"
+        assert told(agent, admission(PUBLIC, head=head_of(agent))).kind == "admitted"
 
 
 class Killed(BaseException):
@@ -190,7 +190,7 @@ def test_a_round_that_a_killed_agent_left_sits_out(tmp_path: Path, monkeypatch: 
         with pytest.raises(Killed):
             told(agent, announcement(PUBLIC, 1))
     with opened(tmp_path, MAKING) as agent:
-        told(agent, admission(PUBLIC))
+        told(agent, admission(PUBLIC, head=head_of(agent)))
         assert told(agent, announcement(PUBLIC, 1)).kind == "sat-out"
         assert (status(agent).joined, status(agent).released) == ((1,), ())
         assert told(agent, announcement(PUBLIC, 2)).kind == "update"
@@ -257,7 +257,7 @@ def test_a_disk_that_fails_when_the_update_is_stored(
     vfs = FaultyVFS("of an agent")
     try:
         with opened(tmp_path, replace(MAKING, vfs=vfs.name)) as agent:
-            assert told(agent, admission(PUBLIC)).kind == "admitted"
+            assert told(agent, admission(PUBLIC, head=head_of(agent))).kind == "admitted"
             finish = agent.silo.finish
 
             def on_a_bad_disk(trained: Any) -> Any:
@@ -270,11 +270,11 @@ def test_a_disk_that_fails_when_the_update_is_stored(
             vfs.disarm()
             monkeypatch.undo()
             again = told(agent, announcement(PUBLIC, 2))
-            assert again.kind == "update" if kind == FULL else reason(again) == "refused"
+            assert again.kind == "update" if kind == FULL else reason(again) == "failed"
     finally:
         vfs.unregister()
     with opened(tmp_path, MAKING) as agent:
-        told(agent, admission(PUBLIC))
+        told(agent, admission(PUBLIC, head=head_of(agent)))
         assert told(agent, announcement(PUBLIC, 3)).kind == "update"
         assert status(agent).joined == ((1, 2, 3) if kind == FULL else (1, 3))
         assert status(agent).released == ((2, 3) if kind == FULL else (3,))
@@ -336,12 +336,14 @@ def test_a_ledger_that_was_rolled_back_is_refused(tmp_path: Path) -> None:
         told(agent, announcement(PUBLIC, 1))
     shutil.copytree(now, then)
     with opened(now, MAKING) as agent:
-        told(agent, admission(PUBLIC))
+        told(agent, admission(PUBLIC, head=head_of(agent)))
         told(agent, announcement(PUBLIC, 2))
         known = head_of(agent)
     with opened(then, MAKING) as agent:
         assert reason(told(agent, admission(PUBLIC, head=known))) == "head"
-        assert told(agent, admission(PUBLIC)).kind == "admitted"  # the control: nobody knows better
+        assert reason(told(agent, admission(PUBLIC))) == "head"  # nor without any head
+        own = admission(PUBLIC, head=head_of(agent))
+        assert told(agent, own).kind == "admitted"  # the control: a server that knows no better
         assert reason(told(agent, announcement(PUBLIC, 2, head=known))) == "head"
         assert status(agent).announced == 1
     with opened(now, MAKING) as agent:

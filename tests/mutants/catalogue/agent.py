@@ -166,7 +166,7 @@ AGENT = (
         "rule 12",
         "federation/agent/agent.py",
         '            LOG.warning("refused (%s): %.500s", refusal.reason, refusal)\n'
-        "            return refused(refusal.reason)\n",
+        "            return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)\n",
         '            return Frame({**refused(refusal.reason).facts, "text": str(refusal)})\n',
         (f"{_AGENT}test_a_closed_run_is_refused_and_makes_room_for_another",),
     ),

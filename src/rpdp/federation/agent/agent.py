@@ -50,6 +50,9 @@ _FACTS: dict[str, dict[str, type | tuple[type, ...]]] = {
 _HEAD = {"ledger": str, "count": int, "head": str}
 _LONGEST_NAME = 100
 
+SMALLEST_MICRO_BATCH = 256
+"""With pieces of one record a step takes a hundred times as long."""
+
 _TRAINED_AT = 0.9
 """A round must be trained at this part of `release_after`: the rest is for storing it."""
 
@@ -139,6 +142,7 @@ class Agent:
         self._patience = patience
         self._turn = threading.Lock()
         self._stopping = threading.Event()
+        self._served: set[str] = set()
         self._trainer = ThreadPoolExecutor(1, "training", torch.set_num_threads, (threads,))
         self._training: Future[Trained] | None = None
         _warm_up()
@@ -173,7 +177,7 @@ class Agent:
                 return answer
         except PrivacyRefusal as refusal:
             LOG.warning("refused (%s): %.500s", refusal.reason, refusal)
-            return refused(refusal.reason)
+            return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)
 
     @contextmanager
     def _my_turn(self) -> Iterator[float]:
@@ -215,6 +219,12 @@ class Agent:
                 f"the plan is for model {public.model_fingerprint!r}; allowed are {', '.join(self._models)}",
                 Reason.MODEL,
             )
+        if public.recipe.micro_batch < SMALLEST_MICRO_BATCH:
+            raise PrivacyRefusal(
+                f"micro_batch={public.recipe.micro_batch} is below {SMALLEST_MICRO_BATCH}: training would take so long "
+                "for each drawn record that being in time would tell how many were drawn",
+                Reason.POLICY,
+            )
         if public.clip_norm < SMALLEST_CLIP_NORM:
             raise PrivacyRefusal(
                 f"clip_norm={public.clip_norm} is below {SMALLEST_CLIP_NORM}, where norms in float32 could be made to "
@@ -231,6 +241,7 @@ class Agent:
             )
         self._acknowledge(run, head)
         self.silo.admit(run, public, model.module, model.loss, self._randomness())
+        self._served.add(run)
         LOG.info("admitted run %r, plan %s…", run, public.fingerprint[:12])
         return self._told("admitted")
 
@@ -272,11 +283,14 @@ class Agent:
             raise PrivacyRefusal(str(error), Reason.HEAD) from None
 
     def _require_unused(self, run: str) -> None:
-        """A server that knows no head could not tell an old state of a ledger from the newest."""
-        others = [status.run for status in self.silo.account.status().runs if status.run != run]
-        if self.silo.account.public_head() is not None and others:
+        """A server that knows no head could not tell an old state of a ledger from the newest.
+
+        Of a run that this process has admitted none is needed: it has held the ledger since.
+        """
+        known = [one.run for one in self.silo.account.status().runs if one.run != run or run not in self._served]
+        if self.silo.account.public_head() is not None and known:
             raise PrivacyRefusal(
-                f"the ledger has runs ({', '.join(others)}) of which the server knows nothing; an older state could "
+                f"the ledger has runs ({', '.join(known)}) of which the server knows nothing; an older state could "
                 "not be told from the newest. Let the server have the heads.json of those runs",
                 Reason.HEAD,
             )

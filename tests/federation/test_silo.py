@@ -141,7 +141,7 @@ class Failing:
         if self.calls_left is not None:
             self.calls_left -= 1
             if self.calls_left < 0:
-                raise RuntimeError("out of memory")
+                raise MemoryError("out of memory")
         return binary_loss(output, targets)
 
 
@@ -150,7 +150,7 @@ def test_a_round_that_breaks_is_charged_and_never_trained_again(good_steps: int)
     silo, loss = make_silo("a", CERTAIN, q=1.0), Failing()
     admit(silo, CERTAIN, loss=loss)
     loss.calls_left = good_steps
-    with pytest.raises(RuntimeError, match="out of memory"):
+    with pytest.raises(MemoryError, match="out of memory"):
         silo.answer(announced(CERTAIN, 1))
     status = silo.account.status().runs[0]
     assert (status.announced, status.joined, status.released) == (1, (1,), ())

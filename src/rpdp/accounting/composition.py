@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,7 +62,7 @@ class TiltedLoss:
     log_mass: FloatArray
     error: FloatArray
 
-    @property
+    @cached_property
     def losses(self) -> FloatArray:
         """The loss of every column, a row per record class."""
         return (self.first[:, None] + np.arange(self.masses.shape[1])) * self.spacing[:, None]

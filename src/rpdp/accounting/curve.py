@@ -31,7 +31,7 @@ SMALLEST_NOISE, LARGEST_NOISE = 0.05, 1e6
 SMALLEST_DELTA = 1e-100
 """Below this the arithmetic of the tails is not tested; nobody needs it."""
 
-_MOST_DIRECT = 4096
+_MOST_DIRECT = 1024
 """More different q than this are first rounded up to a lattice."""
 
 _LATTICE_PER_OCTAVE = 512
@@ -84,10 +84,14 @@ class PrivacyCurve:
         self.accountant: Accountant = accountant
         self._count: ParticipationCount = schedule.count()
         self._knots: dict[int, tuple[float, float]] = {}
+        self._lattice: dict[float, float] = {}
+        self._after: dict[int, PrivacyCurve] = {}
 
     def after(self, announced: int) -> PrivacyCurve:
         """The curve of the first `announced` rounds of this run, taken part or not."""
-        return self._with_count(self.schedule.count(announced))
+        if announced not in self._after:
+            self._after[announced] = self._with_count(self.schedule.count(announced))
+        return self._after[announced]
 
     def given(self, participations: int) -> PrivacyCurve:
         """The curve given that the silo joined exactly so many rounds: to show beside the promise, not instead."""
@@ -111,16 +115,18 @@ class PrivacyCurve:
     def epsilon(self, q: ArrayLike) -> FloatArray | float:
         """Upper bounds on the cost, rising with q.
 
-        More than 4,096 different q are first rounded up by ≤ 0.14 %; a q below 2⁻⁴⁰ is priced as 2⁻⁴⁰.
+        More than 1,024 different q are first rounded up by ≤ 0.14 %; a q below 2⁻⁴⁰ is priced as 2⁻⁴⁰.
         """
         values = _probabilities(q)
         distinct, where = np.unique(values, return_inverse=True)
+        price = self._price
         if distinct.size > _MOST_DIRECT:
             distinct, where = np.unique(_lattice_above(values), return_inverse=True)
+            price = self._price_lattice
         costs = np.zeros(distinct.size)
         drawn = distinct > 0.0
         priced, back = np.unique(np.maximum(distinct[drawn], SMALLEST_PROBABILITY), return_inverse=True)
-        costs[drawn] = np.maximum.accumulate(self._price(priced))[back]
+        costs[drawn] = np.maximum.accumulate(price(priced))[back]
         return _like(q, costs[where].reshape(values.shape))
 
     @overload
@@ -229,6 +235,13 @@ class PrivacyCurve:
         kept = np.flatnonzero((costs >= guide.bound) & (costs > 0.0))
         costs[kept] = np.minimum(costs[kept], self._renyi(q[kept]).bound)  # there the best order matters
         return costs
+
+    def _price_lattice(self, q: FloatArray) -> FloatArray:
+        """The same for points of the lattice, each priced once: silos of a federation ask for the same ones."""
+        missing = np.array([value for value in q.tolist() if value not in self._lattice])
+        if missing.size:
+            self._lattice.update(zip(missing.tolist(), self._price(missing).tolist(), strict=True))
+        return np.array([self._lattice[value] for value in q.tolist()])
 
     def _one_delta(self, q: float, epsilon: float) -> float:
         run, row = self._run, np.array([q])

@@ -279,11 +279,21 @@ def _both_ways(grid: _Grid, run: Run) -> list[TiltedLoss]:
     return [_composed(step, grid.tilt, grid, run) for step in steps]
 
 
+def _untilting(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
+    """What takes the tilt off masses at `losses`: a number a row where there is no tilt.
+
+    Overflow means a point far left of all interest: infinite, never too small.
+    """
+    if not loss.tilt.any():
+        return np.asarray(np.exp(loss.log_mass)[:, None])
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(loss.log_mass[:, None] - loss.tilt[:, None] * losses))
+
+
 def _weights(loss: TiltedLoss) -> FloatArray:
-    """The masses without their tilt. Overflow means a point far left of all interest: infinite, never too small."""
+    """The masses without their tilt."""
     with np.errstate(over="ignore", invalid="ignore"):
-        factor = np.exp(loss.log_mass[:, None] - loss.tilt[:, None] * loss.losses)
-        return np.where(loss.masses > 0.0, loss.masses * factor, 0.0)
+        return np.where(loss.masses > 0.0, loss.masses * _untilting(loss, loss.losses), 0.0)
 
 
 def _error_at(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
@@ -292,7 +302,7 @@ def _error_at(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
     Both are sums of the tilted masses with weights that rise once, to at most e^{−θ·loss}, and fall once.
     """
     with np.errstate(over="ignore"):
-        return loss.error[:, None] * np.exp(loss.log_mass[:, None] - loss.tilt[:, None] * losses)
+        return loss.error[:, None] * _untilting(loss, losses)
 
 
 def _curve(loss: TiltedLoss) -> tuple[FloatArray, FloatArray]:

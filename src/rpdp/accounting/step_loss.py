@@ -75,9 +75,12 @@ def relative_error(noise_multiplier: float, lost: float) -> float:
 def log_ratio(q: FloatArray, y: FloatArray) -> FloatArray:
     """Log(1 + q (e^y − 1)), the loss at y, accurate for tiny q and without overflow for q near 1 or huge |y|."""
     v = q * np.expm1(np.minimum(y, 700.0))
+    near = np.abs(v) < 0.5
+    if near.all():
+        return np.log1p(v)
     with np.errstate(divide="ignore"):
         other = np.logaddexp(np.log1p(-q), np.log(q) + y)
-    return np.where(np.abs(v) < 0.5, np.log1p(np.clip(v, -0.5, 0.5)), other)
+    return np.where(near, np.log1p(np.clip(v, -0.5, 0.5)), other)
 
 
 def widest_loss(q: FloatArray, noise_multiplier: float, lost: float) -> FloatArray:

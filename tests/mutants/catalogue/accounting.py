@@ -108,8 +108,8 @@ ACCOUNTING = (
         "cost-of-the-first-rounds-is-one-behind",
         "section 6",
         "accounting/curve.py",
-        "return self._with_count(self.schedule.count(announced))",
-        "return self._with_count(self.schedule.count(max(0, announced - 1)))",
+        "self._with_count(self.schedule.count(announced))",
+        "self._with_count(self.schedule.count(max(0, announced - 1)))",
         (f"{_CURVE}test_cost_of_the_first_rounds_grows_to_the_whole",),
     ),
     # Privacy-loss distributions
@@ -215,8 +215,8 @@ ACCOUNTING = (
         "running-maximum-of-the-curve-dropped",
         "section 3",
         "accounting/curve.py",
-        "costs[drawn] = np.maximum.accumulate(self._price(priced))[back]",
-        "costs[drawn] = self._price(priced)[back]",
+        "costs[drawn] = np.maximum.accumulate(price(priced))[back]",
+        "costs[drawn] = price(priced)[back]",
         (f"{_RULES}test_costs_rise_with_q_whatever_the_prices_do",),
     ),
     Mutant(

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rpdp.budgets import BudgetTable
+from rpdp.federation import Silo
 from tests.runs.toy import Change, write_run
 
 if TYPE_CHECKING:
@@ -101,14 +102,60 @@ def test_budgets_that_do_not_fit(rpdp: Command, tmp_path: Path, budgets: list[fl
         (["run.toml", "--seed", "-1"], "--seed=-1 must be at least 0"),
         (["run.toml", "--workers", "0"], "--workers=0 must be between 1 and 1,024"),
         (["run.toml", "--method", "threshold"], "method threshold needs a level"),
+        (["run.toml", "--device", "tpu"], "--device tpu must be one of cpu, cuda"),
+        (["run.toml", "--device", "cuda"], "--device cuda: torch finds no CUDA device here; use --device cpu"),
         ([], "Missing argument 'FILE'"),
     ],
 )
-def test_bad_options(rpdp: Command, tmp_path: Path, arguments: list[str], expected: str) -> None:
+def test_bad_options(
+    rpdp: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     write_run(tmp_path)
     refused = rpdp("train", *arguments)
     assert refused.code == 2
     assert expected in refused.err
+    assert not Path("runs").exists()
+
+
+def test_the_device_is_an_option_and_goes_to_the_silos(
+    rpdp: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--device" in rpdp("train", "--help").out
+    run = write_run(tmp_path)
+    usual = rpdp("train", run, "-o", "usual", "--json").json
+    monkeypatch.setattr("rpdp.runs.training.require_device", lambda *_: None)
+    seen = []
+    make = Silo.__init__
+
+    def noted(self: Silo, *arguments: Any, **more: Any) -> None:
+        seen.append(more["device"])
+        make(self, *arguments, **more)
+
+    monkeypatch.setattr(Silo, "__init__", noted)
+    other = rpdp("train", run, "-o", "other", "--device", "cpu:0", "--json").json
+    assert seen == ["cpu:0"] * 3
+    assert Path(other["files"]["model"]).read_bytes() == Path(usual["files"]["model"]).read_bytes()
+
+
+def test_an_interrupted_run_goes_on_on_its_device(
+    rpdp: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rpdp.runs.training.train", interrupted)
+    monkeypatch.setattr("rpdp.runs.training.can_resume", lambda directory: True)
+    stopped = rpdp("train", write_run(tmp_path), "--device", "cuda")
+    assert stopped.code == 130
+    assert "--device cuda --resume" in stopped.out + stopped.err
+
+
+def test_a_gpu_is_not_shared_by_processes(rpdp: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    refused = rpdp("train", write_run(tmp_path), "--device", "cuda", "--workers", "2")
+    assert refused.code == 2
+    assert "forked processes cannot share a GPU; use --workers 1" in refused.err
     assert not Path("runs").exists()
 
 

@@ -126,6 +126,7 @@ def make_silo(
     policy: Policy | None = None,
     kind: type[Silo] = Silo,
     planner: Planner | None = None,
+    device: torch.device | str = "cpu",
 ) -> Silo:
     """A silo whose plan has chosen probabilities, or comes from a planner."""
     held = make_records(count, seed) if records is None else records
@@ -136,6 +137,7 @@ def make_silo(
         policy=Policy.of(public) if policy is None else policy,
         account=account,
         planner=chosen(q, active_rounds) if planner is None else planner,
+        device=device,
     )
 
 

@@ -198,6 +198,8 @@ def test_seeds_and_ledgers_do_not_mix_whatever_the_command(steward: Steward) -> 
     assert "a comparison simulates: give --seeds" in steward.err
     assert steward.types("train", path, "--force") == 2
     assert "a real run is booked for ever" in steward.err
+    assert steward.types("train", path, "--device", "cuda") == 2
+    assert "--device cuda is for simulations: a real run trains on the CPU; use --device cpu" in steward.err
     assert steward.types("doctor", path) == 0
     assert "a real run: secure randomness" in steward.out
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from rpdp.training import (
     VmapKernel,
     check_model,
     make_kernel,
+    probe,
     to_groupnorm,
 )
 
@@ -128,6 +131,27 @@ def test_dropout_is_refused_also_where_no_module_shows_it() -> None:
     with pytest.raises(PrivacyRefusal, match="draws from torch's random generator"):
         make_kernel(model, loss, some_records())
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("draws", [True, False])
+def test_the_generator_of_a_gpu_is_watched_too(monkeypatch: pytest.MonkeyPatch, draws: bool) -> None:
+    """A GPU has a generator of its own; here is one that looks like it, and a model that draws from no other."""
+    state = torch.zeros(2)
+
+    def put_back(kept: Tensor, device: torch.device) -> None:
+        state.copy_(kept)
+
+    def losses(kernel: object, records: Records) -> Tensor:
+        state.add_(float(draws))
+        return torch.zeros(len(records))
+
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: state.clone())
+    monkeypatch.setattr(torch.cuda, "set_rng_state", put_back)
+    monkeypatch.setattr(probe, "_losses", losses)
+    kernel: Any = SimpleNamespace(model=SimpleNamespace(module=nn.Linear(4, 3), device=torch.device("cuda")))
+    with pytest.raises(PrivacyRefusal, match="random generator") if draws else nullcontext():
+        probe.require_repeatable(kernel, some_records())
+    assert not state.any()
 
 
 @pytest.mark.parametrize(

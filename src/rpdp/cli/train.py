@@ -33,6 +33,9 @@ def train(
         typer.Option("--strict", help="Stop before anything is reserved if a record has less left than its budget."),
     ] = False,
     workers: options.Workers = None,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu, or cuda in simulations: the same up to float rounding.")
+    ] = "cpu",
     as_json: options.Json = False,
 ) -> None:
     """Train as a run file says: progress, log, model, report; Ctrl-C leaves a run that --resume continues.
@@ -49,11 +52,11 @@ def train(
     chosen, number = options.method_of(method, spec), None if is_real else options.seed_of(seed, spec)
     limit = options.workers_of(workers, spec)
     directory = out or spec.output / (spec.run.id or "real" if is_real else f"{chosen}-{number}")
-    how = _How(limit, resume=resume, force=force, strict=strict, quiet=as_json)
+    how = _How(limit, device, resume=resume, force=force, strict=strict, quiet=as_json)
     try:
         trained = _run(spec, chosen, number, directory, how)
     except KeyboardInterrupt:
-        again = ["rpdp", "train", str(file), *_options(seed, method, out), "--resume"]
+        again = ["rpdp", "train", str(file), *_options(seed, method, out, device), "--resume"]
         _tell_interrupted(directory, shlex.join(again), is_real=is_real, as_json=as_json)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
@@ -67,6 +70,7 @@ class _How:
     """The options that say how to run."""
 
     workers: int | None
+    device: str
     _: KW_ONLY
     resume: bool
     force: bool
@@ -89,14 +93,15 @@ def _run(spec: RunFile, method: str, seed: int | None, directory: Path, how: _Ho
             force=how.force,
             strict=how.strict,
             workers=how.workers,
+            device=how.device,
             on_begin=progress.begin,
             on_round=progress,
             on_remark=progress.remark,
         )
 
 
-def _options(seed: int | None, method: str | None, out: Path | None) -> list[str]:
-    given = {"--seed": seed, "--method": method, "--out": out}
+def _options(seed: int | None, method: str | None, out: Path | None, device: str) -> list[str]:
+    given = {"--seed": seed, "--method": method, "--out": out, "--device": None if device == "cpu" else device}
     return [part for name, value in given.items() if value is not None for part in (name, str(value))]
 
 

@@ -44,7 +44,7 @@ class LocalTraining:
     def run(
         self, records: Records, announcement: Announcement, switched_off: Callable[[], NDArray[np.int64]]
     ) -> tuple[Tensor, NDArray[np.int64]]:
-        """The change of the flat model, and how often each record was drawn."""
+        """The change of the flat model, on the CPU wherever it trained, and how often each record was drawn."""
         public, model = self._plan.public, self._kernel.model
         start = announcement.values.to(model.device)
         model.values.data.copy_(start)
@@ -63,7 +63,7 @@ class LocalTraining:
         change = model.values.detach() - start
         if not bool(change.isfinite().all()):
             raise PrivacyRefusal("the model became NaN or infinite in local training; lower the learning rate")
-        return change, draws
+        return change.cpu(), draws
 
     def _release(self, step: NoisyStep, records: Records, drawn: NDArray[np.int64]) -> None:
         """Put what the step releases into the gradient of the model."""

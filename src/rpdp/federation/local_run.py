@@ -16,6 +16,7 @@ import torch
 
 from rpdp.errors import InputError
 from rpdp.federation.checkpoint import Checkpoint
+from rpdp.federation.devices import shared_device
 from rpdp.federation.messages import Announcement, Update
 from rpdp.federation.result import RoundLog, RunResult, SiloView
 from rpdp.federation.server import Server
@@ -48,6 +49,7 @@ def require_distinct(silos: Sequence[Silo]) -> None:
 class LocalRun:
     """A run whose server and silos live in this process; the silos have admitted it.
 
+    Models train and are measured on the device of the silos; the server's state is on the CPU.
     `keep` is called after every round before its checkpoint: what it keeps is never older than the model.
     """
 
@@ -71,8 +73,8 @@ class LocalRun:
         self._evaluation = evaluation
         self._checkpoint = checkpoint
         self._keep = keep
-        self._model = FlatModel(copy.deepcopy(model))
-        self._server = Server(run, public, self._model.values.data, list(self._silos))
+        self._model = FlatModel(copy.deepcopy(model), shared_device(silos))
+        self._server = Server(run, public, self._model.values.data.cpu(), list(self._silos))
         self._draws = {name: np.zeros(len(silo.records), dtype=np.int64) for name, silo in self._silos.items()}
         self._rounds: list[RoundLog] = []
         self._identity = f"{run}-{self._beginning()[:16]}"

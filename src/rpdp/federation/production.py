@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
+from rpdp.federation.devices import shared_device
 from rpdp.federation.local_run import LocalRun, require_distinct
 from rpdp.federation.workers import one_thread
 from rpdp.ledger.heads import NAME as HEADS
@@ -51,7 +52,7 @@ def run_production(
     Args:
         model: Where training starts; it is not changed.
         loss: From output and targets to one value per record.
-        silos: Each with a production ledger as its account.
+        silos: Each with a production ledger as its account, on the CPU.
         public: The plan that every silo is asked to admit.
         run: The id of the run; a new run needs a new one.
         evaluation: Test records that are public; without it no accuracy is measured.
@@ -61,6 +62,7 @@ def run_production(
             `checkpoint`. A ledger older than its head is refused before anything is asked of any silo.
     """
     require_distinct(silos)
+    shared_device(silos)
     if not run:
         raise InputError("run='' must be a name: the ledgers know the run by it")
     known = checkpoint / HEADS if heads is None else heads

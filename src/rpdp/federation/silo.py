@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
+from rpdp.federation.devices import known_device
 from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.local import LocalTraining
 from rpdp.federation.messages import Update
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
+    import torch
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
@@ -101,6 +103,7 @@ class Silo:
             order of the records.
         account: Where reservations and charges are kept; by default in memory, for simulations.
         planner: How probabilities are made from budgets; by default the certified estimator.
+        device: Where its model trains; elsewhere than on the CPU in simulations only. Updates leave from the CPU.
     """
 
     training: ClassVar[type[LocalTraining]] = LocalTraining
@@ -115,6 +118,7 @@ class Silo:
         record_ids: Sequence[str] | None = None,
         account: Account | None = None,
         planner: Planner = assign_allowed,
+        device: torch.device | str = "cpu",
     ) -> None:
         if not name:
             raise InputError("a silo needs a name")
@@ -126,6 +130,7 @@ class Silo:
         self.policy = policy
         self.account = MemoryAccount(len(records)) if account is None else account
         self.planner = planner
+        self.device = known_device(device)
         self._run: _Run | None = None
 
     @property
@@ -168,6 +173,11 @@ class Silo:
                 f"silo {self.name}: {kinds[randomness.is_simulation]} randomness with a "
                 f"{kinds[self.account.is_simulation]} account; seeded runs are simulations and protect nobody, real "
                 "runs need secure randomness and a production ledger"
+            )
+        if self.device.type != "cpu" and not self.account.is_simulation:
+            raise PrivacyRefusal(
+                f"silo {self.name}: device {self.device} is for simulations; a real run trains on the CPU, where no "
+                "record can stop it"
             )
         before = {status.run: status for status in self.account.status().runs}
         self.policy.require(public, len(before.keys() - {run}))
@@ -299,7 +309,7 @@ class Silo:
 
     def _kernel(self, module: nn.Module, loss: PerRecordLoss) -> Kernel:
         try:
-            return make_kernel(FlatModel(module), loss, self.records)
+            return make_kernel(FlatModel(module, self.device), loss, self.records)
         except InputError as error:
             raise InputError(f"silo {self.name}: {error}") from None
 

@@ -1,7 +1,7 @@
 """The in-process simulator: the server and all silos on one machine, the same `Silo` that deployment uses.
 
-A simulation is seeded: it repeats bit for bit on one machine and torch build, whatever the number of workers, and it
-protects nobody.
+A simulation is seeded: on the CPU it repeats bit for bit on one machine and torch build, whatever the number of
+workers; on a GPU (`rpdp.federation.devices`) up to rounding. It protects nobody.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rpdp.checks import require_count
+from rpdp.federation.devices import full_float32, require_sharable, shared_device
 from rpdp.federation.local_run import LocalRun, require_distinct
 from rpdp.federation.workers import one_thread
 from rpdp.sampling import Seeded
@@ -44,20 +45,23 @@ def simulate(
     Args:
         model: Where training starts; it is not changed.
         loss: From output and targets to one value per record.
-        silos: With accounts for simulations (the default).
+        silos: With accounts for simulations (the default), all on one device.
         public: The plan that every silo is asked to admit.
         seed: Fixes coins, draws and noise.
         evaluation: Public test records; without it no accuracy is measured.
         method: A name for reports.
-        workers: Processes to train in; by default one per core, one for tiny models. Does not change the result.
+        workers: Processes to train in; by default one per core, one for tiny models. Does not change the result. On a
+            GPU there is one.
         on_round: Called after every round, for progress.
         checkpoint: A directory; the state is kept there after every round, and found again if the run was interrupted.
     """
     require_distinct(silos)
     if workers is not None:
         require_count("workers", workers)
+    device = shared_device(silos)
+    require_sharable(device, workers)
     run = f"{public.fingerprint[:16]}-{method}-{seed}"
-    with one_thread():
+    with one_thread(), full_float32(device):
         for silo in silos:
             silo.admit(run, public, model, loss, Seeded(seed).child("silo", silo.name))
         return LocalRun(run, model, silos, public, seed, evaluation, method, checkpoint).go(workers, on_round)

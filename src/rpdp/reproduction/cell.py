@@ -7,12 +7,11 @@ import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import rpdp
 from rpdp.errors import InputError
+from rpdp.runs.code import digest_of_layers
 
 Profile = Literal["quick", "cpu", "full"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -142,15 +141,9 @@ class Finding:
         return cls.of(values) if isinstance(values, dict) and values.get("format") == FORMAT else None
 
 
-@lru_cache(maxsize=1)
 def code_digest() -> str:
     """A hash of the code that results depend on: what other code computed is computed again."""
-    home = Path(rpdp.__file__).parent
-    digest = hashlib.sha256(rpdp.__version__.encode())
-    for layer in _LAYERS:
-        for path in sorted((home / layer).rglob("*.py")):
-            digest.update(f"\n{path.relative_to(home)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
+    return digest_of_layers(_LAYERS)
 
 
 def require_profile(name: str) -> Profile:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rpdp.errors import InputError
 from rpdp.experiments.data import DataError
-from rpdp.reproduction.cell import Cell, Finding, code_digest
+from rpdp.reproduction.cell import PROFILES, Cell, Finding, code_digest
+from rpdp.runs.devices import require_device
 from rpdp.runs.processes import run_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
-
-DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,15 @@ def run_cells(
 ) -> Outcome:
     """Compute what is not there yet, in `jobs` processes with a thread each, and return everything.
 
-    Two suites may share a cell; it is computed once. A cell whose data files are missing is skipped and says so; it is
-    tried again next time. With `any_version`, results of other code are used as well.
+    Two suites may share a cell; it is computed once, and so is one that another profile has too. A cell whose data
+    files are missing is skipped and says so; it is tried again next time. With `any_version`, results of other code are
+    used as well.
     """
-    require_device(device, jobs)
+    require_device(device, jobs, "--jobs")
     chosen = list({cell.home(directory): cell for cell in cells}.items())
+    if not force:
+        for home, cell in chosen:
+            _take_from_another_profile(cell, home, directory)
     missing = [(home, cell) for home, cell in chosen if force or not _is_there(cell, home, any_version=any_version)]
     done = len(chosen) - len(missing)
     for _, cell in missing:
@@ -77,18 +79,15 @@ def run_cells(
     return Outcome(tuple(found for found in findings if found is not None), len(chosen) - len(missing))
 
 
-def require_device(device: str, jobs: int) -> None:
-    """Refuse a device that is not there, or one that forked processes cannot share."""
-    if device not in DEVICES:
-        raise InputError(f"--device {device} must be one of {', '.join(DEVICES)}")
-    if device == "cpu":
+def _take_from_another_profile(cell: Cell, home: Path, directory: Path) -> None:
+    """A cell that another profile has computed with the same settings and code need not be computed again."""
+    if _is_there(cell, home, any_version=False):
         return
-    import torch
-
-    if not torch.cuda.is_available():
-        raise InputError("--device cuda: torch finds no CUDA device here; use --device cpu")
-    if jobs > 1:
-        raise InputError(f"--device cuda with --jobs {jobs}: forked processes cannot share a GPU; use --jobs 1")
+    for profile in PROFILES:
+        found = Finding.read(replace(cell, profile=profile).home(directory))
+        if found is not None and found.skipped is None and found.key == cell.key:
+            replace(found, profile=cell.profile).write(home)
+            return
 
 
 def _is_there(cell: Cell, home: Path, *, any_version: bool) -> bool:

@@ -67,12 +67,16 @@ class Built:
 
 
 def build(
-    spec: RunFile, settings: MethodSettings, seed: int | None, ledgers: Mapping[str, Ledger] | None = None
+    spec: RunFile,
+    settings: MethodSettings,
+    seed: int | None,
+    ledgers: Mapping[str, Ledger] | None = None,
+    device: str = "cpu",
 ) -> Built:
     """Put a federation together, and refuse what cannot run.
 
     With ledgers it is a real run: no seed, no measure on the silos' own test records, and nothing that is refused here
-    depends on an account.
+    depends on an account. `device` is where the silos train; the checks here run on the CPU.
     """
     start = 0 if seed is None else seed
     source = load_source(spec, start)
@@ -88,7 +92,7 @@ def build(
     public = method.public(base if remark is None else base.with_note(remark), known, settings.level)
     everyone = np.concatenate([table.per_record().epsilon for table in budgets.values()])
     planner = method.planner(everyone, known, settings.level)
-    silos = _silos(spec, source, budgets, method.silo, public, planner, ledgers or {})
+    silos = _silos(spec, source, budgets, method.silo, public, planner, ledgers or {}, device)
     require_private(model)
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
     plans = {silo.name: _planned(silo, public, planner, spec.run.id) for silo in silos}
@@ -166,6 +170,7 @@ def _silos(
     public: PublicPlan,
     planner: Planner,
     ledgers: Mapping[str, Ledger],
+    device: str,
 ) -> list[Silo]:
     policy = _policy(spec, public)
     try:
@@ -178,6 +183,7 @@ def _silos(
                 record_ids=held.ids,
                 account=ledgers.get(name),
                 planner=planner,
+                device=device,
             )
             for name, held in source.silos.items()
         ]

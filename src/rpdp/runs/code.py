@@ -1,4 +1,7 @@
-"""Code of one's own, named in a run file as "package.module:function". Modules beside the run file can be imported."""
+"""Code of one's own, named in a run file as "package.module:function". Modules beside the run file can be imported.
+
+Also digests of code, own and of rpdp, by which results of other code are told apart.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import hashlib
 import importlib
 import inspect
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import rpdp
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,3 +56,14 @@ def digest_of_code(reference: str, directory: Path) -> str:
     """A hash of the file that a function is defined in, to notice when it has changed."""
     source = inspect.getsourcefile(inspect.unwrap(load_function(reference, directory)))
     return "" if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def digest_of_layers(layers: tuple[str, ...]) -> str:
+    """A hash of the version of rpdp and of all modules below these folders of it."""
+    home = Path(rpdp.__file__).parent
+    digest = hashlib.sha256(rpdp.__version__.encode())
+    for layer in layers:
+        for path in sorted((home / layer).rglob("*.py")):
+            digest.update(f"\n{path.relative_to(home)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -8,24 +8,22 @@ import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rpdp
 from rpdp.errors import InputError, RpdpError
 from rpdp.federation import run_production, simulate
 from rpdp.runs.building import Built, build
-from rpdp.runs.code import digest_of_code
+from rpdp.runs.code import digest_of_code, digest_of_layers
 from rpdp.training import SlowKernelWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from rpdp.federation import RoundLog, RunResult
     from rpdp.runs.runfile import MethodSettings, RunFile
 
-_LAYERS = [
+_LAYERS = (
     "accounting",
     "baselines",
     "budgets",
@@ -35,7 +33,8 @@ _LAYERS = [
     "planning",
     "sampling",
     "training",
-]
+)
+"""What results depend on: what other code computed is not used again."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,9 @@ def _told_once(tell: Callable[[str], None] | None) -> Iterator[None]:
         yield
 
 
-def build_cell(spec: RunFile, cell: Cell) -> Built:
+def build_cell(spec: RunFile, cell: Cell, device: str = "cpu") -> Built:
     """Build the federation of a cell."""
-    return build(spec, cell.settings, cell.seed)
+    return build(spec, cell.settings, cell.seed, device=device)
 
 
 def _essence(spec: RunFile) -> dict[str, Any]:
@@ -155,18 +154,7 @@ def _essence(spec: RunFile) -> dict[str, Any]:
         silo: hashlib.sha256((spec.directory / file).read_bytes()).hexdigest()
         for silo, file in (spec.budgets.files or {}).items()
     }
-    return {**parts, "split": spec.run.split, "code": code, "files": files, "rpdp": _own_digest()}
-
-
-@lru_cache(maxsize=1)
-def _own_digest() -> str:
-    """A hash of the layers of rpdp that results depend on: what other code computed is not used again."""
-    home = Path(rpdp.__file__).parent
-    digest = hashlib.sha256(rpdp.__version__.encode())
-    for layer in _LAYERS:
-        for path in sorted((home / layer).rglob("*.py")):
-            digest.update(f"\n{path.relative_to(home)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
+    return {**parts, "split": spec.run.split, "code": code, "files": files, "rpdp": digest_of_layers(_LAYERS)}
 
 
 def _plain(value: object) -> Any:

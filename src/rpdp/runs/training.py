@@ -16,6 +16,7 @@ from rpdp.errors import InputError
 from rpdp.federation.checkpoint import NAME as CHECKPOINT_FILE
 from rpdp.federation.checkpoint import Checkpoint
 from rpdp.runs.building import build
+from rpdp.runs.devices import require_device
 from rpdp.runs.execution import Cell, build_cell, execute, execute_for_real
 from rpdp.runs.production import heads_of, opened_ledgers, run_id
 from rpdp.runs.reporting import EDITIONS, write_reports
@@ -75,6 +76,7 @@ def train(
     force: bool = False,
     strict: bool = False,
     workers: int | None = None,
+    device: str = "cpu",
     on_begin: Callable[[Built], None] | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
     on_remark: Callable[[str], None] | None = None,
@@ -90,11 +92,13 @@ def train(
         force: Remove what an earlier run left there.
         strict: Refuse a real run, before anything is reserved, in which a record gets less than its full budget allows.
         workers: Processes of a simulation; does not change the result. A real run has one.
+        device: Where a simulation trains, cpu or cuda. A real run trains on the CPU.
         on_begin: Told what is about to run.
         on_round: Told of every round.
         on_remark: Told what is good to know, such as a slow kernel.
     """
-    run = _checked(spec, settings, seed, strict=strict, force=force)
+    run = _checked(spec, settings, seed, device, strict=strict, force=force)
+    require_device(device, workers or 1, "--workers")
     prepare(directory, spec, resume=resume, force=force)
     if resume and is_finished(directory):
         earlier = read_result(directory)
@@ -108,7 +112,7 @@ def train(
             built = build(spec, settings, None, ledgers)
             found = _tell_steward(built, ledgers, run, on_remark, strict=strict)
         else:
-            built = build_cell(spec, Cell(settings, seed))
+            built = build_cell(spec, Cell(settings, seed), device)
         if on_begin is not None:
             on_begin(built)
         recorder = _Recorder(directory, built, on_round)
@@ -126,11 +130,15 @@ def train(
     return Trained(result, directory, standings=found)
 
 
-def _checked(spec: RunFile, settings: MethodSettings, seed: int | None, *, strict: bool, force: bool) -> str:
+def _checked(
+    spec: RunFile, settings: MethodSettings, seed: int | None, device: str, *, strict: bool, force: bool
+) -> str:
     """The id of a real run, nothing for a simulation; refused where the file is for the other of the two."""
     if seed is None:
         if force:
             raise InputError("--force is for simulations: a real run is booked for ever. Use --resume, or a new run.id")
+        if device != "cpu":
+            raise InputError(f"--device {device} is for simulations: a real run trains on the CPU; use --device cpu")
         return run_id(spec, settings.method)
     spec.require_simulation()
     if strict:

@@ -50,17 +50,25 @@ def probe_pair(kernel: Kernel, records: Records) -> Records:
 
 
 @contextmanager
-def _undisturbed(kernel: Kernel) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-    """Buffers of the model and state of torch's generator as they are now, and will be again afterwards."""
+def _undisturbed(kernel: Kernel) -> Iterator[tuple[dict[str, Tensor], list[Tensor]]]:
+    """Buffers of the model and states of torch's generators as they are now, and will be again afterwards."""
     buffers = dict(kernel.model.module.named_buffers())
     before = {name: buffer.clone() for name, buffer in buffers.items()}
-    state = torch.get_rng_state()
+    device = kernel.model.device
+    states = _generator_states(device)
     try:
-        yield before, state
+        yield before, states
     finally:
         for name, buffer in buffers.items():
             buffer.copy_(before[name])
-        torch.set_rng_state(state)
+        torch.set_rng_state(states[0])
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(states[1], device)
+
+
+def _generator_states(device: torch.device) -> list[Tensor]:
+    """Of torch's generator, and of the one that a GPU has of its own."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def _tried(kernel: Kernel, record: Records) -> bool | Exception:
@@ -81,11 +89,11 @@ def require_repeatable(kernel: Kernel, records: Records) -> None:
     from one `Randomness`, and torch's generator may have a known seed: then a new record shifts the masks of the
     records after it, and moves the sum by more than the clip norm.
     """
-    with _undisturbed(kernel) as (buffers, state):
+    with _undisturbed(kernel) as (buffers, states):
         _losses(kernel, records)
         now = dict(kernel.model.module.named_buffers())
         changed = [name for name, before in buffers.items() if not _same(now[name], before)]
-        drew = not torch.equal(state, torch.get_rng_state())
+        drew = not all(map(torch.equal, states, _generator_states(kernel.model.device)))
     if changed:
         raise PrivacyRefusal(
             f"running the model changes its buffers {changed}: they would carry data of the records past the "

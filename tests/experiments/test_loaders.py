@@ -18,6 +18,7 @@ from rpdp.experiments.data import (
     load_cifar10,
     load_heart_disease,
     load_mnist,
+    load_published_heart_disease,
     load_snli,
 )
 from rpdp.experiments.data.cifar10 import read_cifar10_batch
@@ -63,6 +64,19 @@ def test_heart_disease_ids_are_line_numbers_of_the_original_file() -> None:
     numbers = {int(record[-4:]) for part in (hungarian.train, hungarian.test) for record in part.record_ids}
     assert len(numbers) == 261
     assert max(numbers) > 260
+
+
+def test_the_published_split_of_heart_disease_stays_the_published_one() -> None:
+    """Recomputed with the arguments of Fed-Heart-Disease; the digest notices another random stream."""
+    data = load_published_heart_disease()
+    assert [(len(silo.train), len(silo.test)) for silo in data.silos.values()] == [
+        (199, 104),
+        (172, 89),
+        (30, 16),
+        (85, 45),
+    ]
+    ids = "\n".join(name for silo in data.silos.values() for name in silo.test.record_ids)
+    assert hashlib.sha256(ids.encode()).hexdigest().startswith("215d85e4dd4ad826")
 
 
 def test_heart_disease_scaling() -> None:

@@ -4,14 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rpdp.errors import InputError
 from rpdp.federation.backbones import make_backbone
 from rpdp.reproduction.cell import PROFILES
 from rpdp.reproduction.suites import SUITES
+from rpdp.reproduction.work import federated
 from rpdp.reproduction.work.federated import budget_sample, one_run, run_file, run_file_text
+from rpdp.runs.execution import execute
 
 if TYPE_CHECKING:
+    from rpdp.federation import RunResult
     from rpdp.reproduction.cell import Profile
+    from rpdp.runs.building import Built
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -57,9 +60,17 @@ def test_a_method_that_breaks_promises_is_seen() -> None:
     assert found["overdrawn"] > 0.6 * found["records"]
 
 
-def test_another_device_is_refused() -> None:
-    with pytest.raises(InputError, match="federated cells run on the CPU only"):
-        one_run(embedded(), "cuda")
+def test_the_silos_train_on_the_device_of_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def noted(built: Built, *, workers: int | None) -> RunResult:
+        seen.append(({str(silo.device) for silo in built.silos}, workers))
+        return execute(built, workers=workers)
+
+    monkeypatch.setattr(federated, "execute", noted)
+    other, usual = one_run(embedded(), "cpu:0"), one_run(embedded(), "cpu")
+    assert seen == [({"cpu:0"}, 1), ({"cpu"}, 1)]
+    assert {**other, "seconds": 0} == {**usual, "seconds": 0}
 
 
 def test_the_budgets_of_the_first_column() -> None:

@@ -13,8 +13,9 @@ import torch
 from rpdp.accounting import Schedule, calibrate_noise
 from rpdp.baselines import IdpSettings, noise_for_rate
 from rpdp.budgets import BudgetTable
+from rpdp.errors import InputError
 from rpdp.experiments.central_comparison.settings import BUDGETS, DECLARED_RECORDS, Settings
-from rpdp.experiments.data import SiloData, load_mnist
+from rpdp.experiments.data import SiloData, load_mnist, load_published_heart_disease
 from rpdp.experiments.models import paper_cnn, predicted_classes
 from rpdp.experiments.tasks import task
 from rpdp.planning import PublicPlan
@@ -44,9 +45,12 @@ class Outcome:
 
 
 class Case:
-    """One task with its data and public settings, ready for any method and seed."""
+    """One task with its data and public settings, ready for any method and seed.
 
-    def __init__(self, settings: Settings, split: int = 0) -> None:
+    `split` is the seed of the split into training and test records; None is the published split. MNIST has only that.
+    """
+
+    def __init__(self, settings: Settings, split: int | None = 0) -> None:
         data = _load(settings.task, split)
         self.settings = settings
         self.train, self.test = _records(data.train), _records(data.test)
@@ -148,11 +152,15 @@ def sgd(learning_rate: float) -> OptimiserFactory:
     return lambda values: torch.optim.SGD(values, lr=learning_rate)
 
 
-def _load(name: str, split: int) -> SiloData:
+def _load(name: str, split: int | None) -> SiloData:
     """Pooled training and test records; MNIST as it was published, 60,000 and 10,000."""
     if name == "mnist":
         return SiloData(load_mnist("train"), load_mnist("test"))
-    return task(name).load(seed=split).pooled()
+    if split is not None:
+        return task(name).load(seed=split).pooled()
+    if name == "heart_disease":
+        return load_published_heart_disease().pooled()
+    raise InputError(f"task {name!r} has no published split")
 
 
 def _records(dataset: Dataset) -> Records:

@@ -7,7 +7,12 @@ from rpdp.experiments.data.dataset import Dataset, FederatedData, SiloData, conc
 from rpdp.experiments.data.embedded import load_breast_cancer, load_digits, load_mnist_5k
 from rpdp.experiments.data.federate import federate, split_rows
 from rpdp.experiments.data.files import DATA_FILES, DataError, DataFile, cache_directory, find_file
-from rpdp.experiments.data.heart_disease import HOSPITALS, Standardisation, load_heart_disease
+from rpdp.experiments.data.heart_disease import (
+    HOSPITALS,
+    Standardisation,
+    load_heart_disease,
+    load_published_heart_disease,
+)
 from rpdp.experiments.data.mnist import load_mnist
 from rpdp.experiments.data.partitions import ClassesPerSilo, Dirichlet, Iid, Partition
 from rpdp.experiments.data.scaling import (
@@ -45,6 +50,7 @@ __all__ = [
     "load_heart_disease",
     "load_mnist",
     "load_mnist_5k",
+    "load_published_heart_disease",
     "load_snli",
     "scale_by_ranges",
     "split_rows",

@@ -78,7 +78,7 @@ def _cached(split: Literal["train", "test"]) -> NDArray[np.float32]:
     digest.update(np.ascontiguousarray(images).data)
     path = cache_directory() / "scattering" / f"mnist-{split}-{digest.hexdigest()[:16]}.npy"
     if not path.is_file():
-        _write(path, _computed(images))
+        write_whole(path, _computed(images))
     found: NDArray[np.float32] = np.load(path)
     return found
 
@@ -89,7 +89,7 @@ def _computed(images: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.concatenate([basis.project(scattering.scatter(images[start : start + _PIECE])) for start in pieces])
 
 
-def _write(path: Path, values: NDArray[np.float32]) -> None:
+def write_whole(path: Path, values: NDArray[np.float32]) -> None:
     """Into a file of its own, then renamed: other processes see a whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".partial")

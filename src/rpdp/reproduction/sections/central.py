@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from rpdp.reproduction.cell import Finding
 
 NAMES = {"heart": "Heart-Disease (pooled)", "mnist": "MNIST (pooled)"}
+PARTS = {
+    "heart": "Heart-Disease (pooled), published split",
+    "heart, other splits": "Heart-Disease (pooled), other splits",
+    "mnist": "MNIST (pooled)",
+}
 OURS, SCF, FILTER = "rPDP-SGD (certified)", "SCF under the accountant", "Filter"
 PUBLISHED = {OURS: "SCF", SCF: "SCF", FILTER: "Filter"}
 GOALS = {"heart": 0.82, "mnist": 0.955}
@@ -50,15 +55,19 @@ def table_2(findings: Sequence[Finding]) -> Section:
         "",
     ]
     verdicts = []
-    for (task,), group in grouped(run(findings), "task").items():
-        first = group[0].numbers
+    by_part = {part: [each for each in run(findings) if each.part == part] for part in PARTS}
+    ceiling = mean(numbers([each for each in findings if each.part == "heart, no privacy"], "accuracy"))
+    for part, group in by_part.items():
+        if not group:
+            continue
+        task, first = group[0].settings["task"], group[0].numbers
         lines += [
-            f"**{NAMES[task]}**: {first['train_records']:,} training and {first['test_records']:,} test records.",
+            f"**{PARTS[part]}**: {first['train_records']:,} training and {first['test_records']:,} test records.",
             "",
         ]
         rows = []
         for (method,), cells in grouped(group, "method").items():
-            paper = PAPER_TABLE_2.get((task, PUBLISHED.get(method, "")))
+            paper = None if part == "heart, other splits" else PAPER_TABLE_2.get((task, PUBLISHED.get(method, "")))
             rows.append(
                 [
                     method,
@@ -70,32 +79,42 @@ def table_2(findings: Sequence[Finding]) -> Section:
                     str(len(cells)),
                 ]
             )
-            verdicts += _verdicts_2(task, method, numbers(cells, "accuracy"))
+            if paper is not None:
+                verdicts += _verdicts_2(task, method, numbers(cells, "accuracy"), ceiling)
         columns = ["method", "paper", "ours", "paper s/step (A40)", "ours s/step (1 core)", "records/step", "seeds"]
         lines += table(columns, rows)
         notes = {finding.numbers["note"] for finding in group if finding.numbers.get("note")}
         lines += [f"- {note}" for note in sorted(notes)[:1]]
         lines.append("")
-    lines += [
-        "Seeds of Heart-Disease are different splits of 740 patients; how the paper's 486 and 254 were drawn is not "
-        "known. Plain SGD bounds what any method can reach on a split, and splits differ by more than methods do.",
-        "",
-        *provenance(findings),
-    ]
-    return Section(lines, verdicts=verdicts)
+    if ceiling is not None:
+        lines += [_why_not(by_part["heart"], ceiling), ""]
+    return Section([*lines, *provenance(findings)], verdicts=verdicts)
 
 
-def _verdicts_2(task: str, method: str, accuracies: Sequence[float]) -> list[Verdict]:
+def _why_not(heart: Sequence[Finding], ceiling: float) -> str:
+    """Why nobody reaches 0.82 on Heart-Disease."""
+    plain = spread(numbers([each for each in heart if each.settings["method"] == "plain SGD"], "accuracy"))
+    return (
+        "**Why not 0.82 on Heart-Disease.** The paper's 486 and 254 records are those of Fed-Heart-Disease (FLamby), "
+        f"whose split is published; there plain SGD without any privacy reaches {plain}, and logistic regression with "
+        f"the penalty that is best *on the test records* {ceiling:.4f}. 0.8189 is one patient of 254 more than that: "
+        "no honest run of this model gets there, private or not. At these budgets privacy costs nothing that can be "
+        "measured. Other splits of the 740 patients differ by more than methods do."
+    )
+
+
+def _verdicts_2(task: str, method: str, accuracies: Sequence[float], ceiling: float | None) -> list[Verdict]:
     found = mean(accuracies)
     if found is None or method not in (OURS, FILTER):
         return []
     paper = PAPER_TABLE_2[task, PUBLISHED[method]].accuracy
     goal = GOALS[task] if method == OURS else paper
-    best = f" (first split {accuracies[0]:.4f})" if task == "heart" else ""
     who = "ours" if method == OURS else "Filter"
-    why = "over our splits not even plain SGD gets there; on the first one ours does" if task == "heart" else ""
-    what = f"table 2: {who} on {NAMES[task]}, goal {goal:g}"
-    return [Verdict(what, f"{paper:.4f}", f"{found:.4f}{best}", found >= goal, better=method == OURS, why=why)]
+    why = ""
+    if task == "heart" and ceiling is not None:
+        why = f"no logistic regression gets there on this split: {ceiling:.4f} without privacy, tuned on the test part"
+    what = f"table 2: {who} on {PARTS[task]}, goal {goal:g}"
+    return [Verdict(what, f"{paper:.4f}", spread(accuracies), found >= goal, better=method == OURS, why=why)]
 
 
 def figure_7(findings: Sequence[Finding]) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rpdp.reproduction.sections.common import table
@@ -25,17 +26,20 @@ INTRODUCTION = (
 
 
 def summary(sections: Mapping[str, Section], empty: Sequence[str]) -> list[str]:
-    """What was reproduced, what was better, what was not and why; then all of it in one table."""
+    """What was reproduced, what was better, what was not and why; then the numbers in one table."""
     verdicts = [verdict for section in sections.values() for verdict in section.verdicts]
-    missed = [verdict for verdict in verdicts if verdict.met is False]
+    judged = [verdict for verdict in verdicts if verdict.met is not None]
+    missed = [verdict for verdict in judged if not verdict.met]
     return [
         *INTRODUCTION,
         "## In one minute",
         "",
-        *_listed("Reproduced", [verdict for verdict in verdicts if verdict.met and not verdict.better]),
-        *_listed("Better than published", [verdict for verdict in verdicts if verdict.met and verdict.better]),
+        f"Of {len(judged)} numbers that can be judged, {len(judged) - len(missed)} were met.",
+        "",
+        *_listed("Reproduced", [verdict for verdict in judged if verdict.met and not verdict.better]),
+        *_listed("Better than published", [verdict for verdict in judged if verdict.met and verdict.better]),
         *_listed("Not reached", missed),
-        *(f"  - {verdict.what}: {verdict.why}" for verdict in missed if verdict.why),
+        *(f"  - {each.what}: **{each.ours}** (published {each.published}); {each.why}" for each in missed),
         *_listed("Beyond the paper", [verdict for verdict in verdicts if verdict.met is None]),
         *([f"- **Not run yet**: {', '.join(empty)}."] if empty else []),
         "",
@@ -44,9 +48,12 @@ def summary(sections: Mapping[str, Section], empty: Sequence[str]) -> list[str]:
 
 
 def _listed(title: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """One line: of which suites, and how many of each; the numbers are in the table below."""
     if not verdicts:
         return []
-    return [f"- **{title}** ({len(verdicts)}): " + "; ".join(f"{each.what}: {each.ours}" for each in verdicts) + "."]
+    counts = Counter(verdict.what.split(":", maxsplit=1)[0].split(",", maxsplit=1)[0] for verdict in verdicts)
+    told = ", ".join(name if count == 1 else f"{name} ({count} numbers)" for name, count in counts.items())
+    return [f"- **{title}**: {told}."]
 
 
 def _row(verdict: Verdict) -> list[str]:

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
     from rpdp.reproduction.cell import Finding
 
-BASE, NETWORK = "all of it", "the paper's CNN, ReLU"
+BASE = "all of it"
+NETWORKS = {
+    "CNN from strokes": "the paper's CNN, tanh, started from strokes",
+    "CNN": "the paper's CNN, ReLU",
+}
+"""By the second part of a federation's name."""
+
 PARTITIONS = {"mnist-iid": "IID", "mnist-non-iid": "five classes a silo"}
 
 
@@ -20,8 +26,8 @@ def section(findings: Sequence[Finding]) -> Section:
     """One row for each change, both partitions beside each other, the difference to all of it."""
     by_label: dict[str, dict[str, list[Finding]]] = {}
     for finding in run(findings):
-        label = finding.settings.get("label", NETWORK)
-        place = finding.settings["federation"].split(",", maxsplit=1)[0]
+        place, _, network = finding.settings["federation"].partition(", ")
+        label = finding.settings.get("label") or NETWORKS[network]
         by_label.setdefault(label, {}).setdefault(place, []).append(finding)
     base = {place: mean(numbers(by_label.get(BASE, {}).get(place, []), "accuracy")) for place in PARTITIONS}
     rows = []

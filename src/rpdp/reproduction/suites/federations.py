@@ -1,8 +1,8 @@
 """The federations of figure 8: data, model, schedule and the tuned settings of every method.
 
 Learning rate and clip norm of each method were the best of a small grid on seeds from 1001 up, ThreeLevels only, and
-are reused for the other distributions; no promise covers that choice. σ and schedule are the same for all methods of a
-federation.
+are reused for the other distributions; no promise covers that choice. ResNet-18 was not tuned. σ and
+schedule are the same for all methods of a federation.
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ CNN_RATES: Rates = {
 }
 """Those of examples/mnist.toml."""
 
+STARTED_RATES: Rates = {"rpdp": (0.2, 2.0)}
+
 
 def _mnist(name: str, task: dict[str, Any], rates: Rates) -> Federation:
     return Federation(name, task, MNIST_SCHEDULE, MNIST_PRIVACY, 3960, rates, MNIST_TRAINING)
@@ -119,24 +121,54 @@ MNIST_NON_IID = _mnist("mnist-non-iid", _own("features:mnist_five_classes", "fea
 MNIST_IID_CNN = _mnist("mnist-iid, CNN", {"name": "mnist", "partition": "iid"}, CNN_RATES)
 MNIST_NON_IID_CNN = _mnist("mnist-non-iid, CNN", {"name": "mnist", "partition": "five_classes"}, CNN_RATES)
 
-_ALL_SAME: Rates = dict.fromkeys(METHODS, (0.5, 1.0))
+_STARTED: dict[str, str] = {"name": "mnist", "model": "rpdp.reproduction.data.public_start:stroke_started_cnn"}
+MNIST_IID_STARTED = _mnist("mnist-iid, CNN from strokes", {**_STARTED, "partition": "iid"}, STARTED_RATES)
+MNIST_NON_IID_STARTED = _mnist(
+    "mnist-non-iid, CNN from strokes", {**_STARTED, "partition": "five_classes"}, STARTED_RATES
+)
+
 CIFAR = Federation(
     "cifar10, small network",
     _own("larger:cifar10", "larger:small_network"),
     {"rounds": 10, "local_steps": 10, "participation": 0.5},
-    {"delta": 1e-4, "noise_multiplier": 1.5},
+    {"delta": 1e-4, "noise_multiplier": 1.0},
     1320,
-    {**_ALL_SAME, "minimum": (0.2, 1.0)},
+    {
+        "rpdp": (1.0, 1.0),
+        "scf": (1.0, 1.0),
+        "minimum": (0.2, 1.0),
+        "dropout": (0.2, 1.0),
+        "threshold": (0.2, 1.0),
+        "privacy_free": (0.25, 1.0),
+    },
     larger_budgets=True,
 )
 CIFAR_RESNET = Federation(
     "cifar10, ResNet-18",
     {"name": "cifar10", "partition": "iid"},
-    {"rounds": 2, "local_steps": 2, "participation": 0.5},
-    {"delta": 1e-4, "noise_multiplier": 1.0},
+    {"rounds": 2, "local_steps": 8, "participation": 0.5},
+    {"delta": 1e-4, "noise_multiplier": 0.7},
     1320,
     dict.fromkeys(METHODS, (0.1, 1.0)),
     larger_budgets=True,
+)
+"""A step of a silo takes a second on one core, half of it noise for 11 million parameters."""
+
+SNLI_FEATURES = Federation(
+    "snli, linear on fixed features",
+    _own("larger:snli_sentences", "larger:sentence_head"),
+    {"rounds": 15, "local_steps": 20, "participation": 0.5, "max_participations": 7},
+    {"delta": 1e-4, "noise_multiplier": 3.0},
+    800,
+    {
+        "rpdp": (12.0, 0.25),
+        "scf": (12.0, 0.25),
+        "minimum": (2.0, 0.25),
+        "dropout": (4.0, 0.25),
+        "threshold": (4.0, 0.25),
+        "privacy_free": (16.0, 1.0),
+    },
+    {"decay": 0.92, "averaged_rounds": 4},
 )
 SNLI = Federation(
     "snli",
@@ -144,5 +176,5 @@ SNLI = Federation(
     {"rounds": 8, "local_steps": 15, "participation": 0.5},
     {"delta": 1e-4, "noise_multiplier": 2.0},
     480,
-    {**dict.fromkeys(METHODS, (0.1, 1.0)), "minimum": (0.02, 1.0), "privacy_free": (0.05, 1.0)},
+    {**dict.fromkeys(METHODS, (0.1, 1.0)), "minimum": (0.02, 1.0), "privacy_free": (0.3, 1.0)},
 )

@@ -11,8 +11,10 @@ from rpdp.reproduction.suites.federations import (
     CNN_RATES,
     MNIST_IID,
     MNIST_IID_CNN,
+    MNIST_IID_STARTED,
     MNIST_NON_IID,
     MNIST_NON_IID_CNN,
+    MNIST_NON_IID_STARTED,
 )
 
 HOME = "rpdp.reproduction.data.features"
@@ -76,10 +78,11 @@ def _without_none(value: Any) -> Any:
 
 
 def network_cells(profile: Profile) -> list[Cell]:
-    """The paper's network with ReLU, from figure 8."""
+    """The paper's network with ReLU, and started from strokes: runs of figure 8."""
     from rpdp.reproduction.suites import figure_8
 
-    names = (MNIST_IID_CNN.name, MNIST_NON_IID_CNN.name)
+    federations = (MNIST_IID_CNN, MNIST_NON_IID_CNN, MNIST_IID_STARTED, MNIST_NON_IID_STARTED)
+    names = [federation.name for federation in federations]
     return [
         cell
         for cell in figure_8.cells(profile)

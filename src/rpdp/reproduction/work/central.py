@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from dataclasses import replace
 from functools import lru_cache
@@ -15,11 +16,11 @@ from rpdp.baselines import FilterSettings, train_filtered
 from rpdp.budgets import BudgetTable, distribution
 from rpdp.experiments.central_comparison import METHODS, SETTINGS
 from rpdp.experiments.central_comparison.case import Case, sgd
-from rpdp.experiments.data import load_mnist, split_rows
-from rpdp.experiments.models import paper_cnn
+from rpdp.experiments.data import load_mnist, load_published_heart_disease, split_rows
 from rpdp.experiments.models.losses import cross_entropy
 from rpdp.planning import PublicPlan
 from rpdp.reproduction.data.features import linear_model, scattered_mnist
+from rpdp.reproduction.data.public_start import scaled_cnn, stroke_started_cnn
 from rpdp.reproduction.work.curves import plain
 from rpdp.reproduction.work.measures import accuracy, records_of
 from rpdp.runs.processes import cores
@@ -37,9 +38,13 @@ if TYPE_CHECKING:
 MOST_POINTS = 60
 """Of a curve over steps."""
 
+PENALTIES = (0.01, 0.1, 1.0, 3.0, 10.0, 20.0, 30.0, 50.0, 100.0)
+LEAST_SECONDS, MOST_REPEATS = 1.0, 5
+"""How long, or how often, a fast estimator is timed."""
+
 
 @lru_cache(maxsize=1)
-def _case(task: str, steps: int, filter_steps: int, split: int) -> Case:
+def _case(task: str, steps: int, filter_steps: int, split: int | None) -> Case:
     settings = SETTINGS[task]
     shorter = replace(settings.filter, steps=filter_steps)
     return Case(replace(settings, steps=steps, filter=shorter), split)
@@ -58,6 +63,28 @@ def against_filter(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
         "train_records": len(case.train),
         "test_records": len(case.test),
         "note": outcome.note,
+    }
+
+
+def best_penalty(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Logistic regression without privacy on the published split, its penalty chosen on the *test* records.
+
+    More than any honest run of that model can reach: a ceiling for the methods of the table, not one of them.
+    """
+    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+
+    data = load_published_heart_disease().pooled()
+    scores = {
+        penalty: LogisticRegression(C=1.0 / penalty, max_iter=5000)
+        .fit(data.train.features, data.train.labels)
+        .score(data.test.features, data.test.labels)
+        for penalty in PENALTIES
+    }
+    return {
+        "accuracy": float(max(scores.values())),
+        "by_penalty": {f"{penalty:g}": float(score) for penalty, score in scores.items()},
+        "train_records": len(data.train),
+        "test_records": len(data.test),
     }
 
 
@@ -103,19 +130,22 @@ def estimators(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Table 3: probabilities by one estimator for 1,000 examples, the time they take, and what training reaches.
 
     σ is a public setting, the same for every estimator. Every estimator is given a fresh curve, as if nothing had been
-    computed before.
+    computed before; one that is done at once is asked a few times, and the median counts.
     """
     _one_thread_each(device)
     data, test, module = _task_3(settings)
     rows, _ = split_rows(data.labels, settings["records"] / len(data), np.random.default_rng(settings["seed"]))
     chosen = data.take(rows)
     budgets = _budgets(settings["scenario"], len(chosen), settings["seed"])
-    plan = _plan(settings)
     table = BudgetTable(chosen.record_ids.tolist(), budgets)
-    start = time.perf_counter()
-    silo_plan = plan.assign(table, estimator=settings["estimator"])
+    times: list[float] = []
+    while not times or (sum(times) < LEAST_SECONDS and len(times) < MOST_REPEATS):
+        plan = _plan(settings)
+        start = time.perf_counter()
+        silo_plan = plan.assign(table, estimator=settings["estimator"])
+        times.append(time.perf_counter() - start)
     numbers: dict[str, Any] = {
-        "seconds": time.perf_counter() - start,
+        "seconds": statistics.median(times),
         "mean_q": float(silo_plan.q.mean()),
         "largest_ratio": _largest_ratio(plan.curve, silo_plan.q, budgets),
         "noise_multiplier": plan.noise_multiplier,
@@ -136,8 +166,10 @@ def estimators(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
 
 
 def _task_3(settings: Mapping[str, Any]) -> tuple[Dataset, Dataset, nn.Module]:
-    if settings["model"] == "cnn":
-        return load_mnist("train"), load_mnist("test"), paper_cnn(activation="tanh", seed=settings["seed"])
+    if settings["model"] != "features":
+        from_strokes = settings["model"] == "cnn, public start"
+        module = stroke_started_cnn() if from_strokes else scaled_cnn(seed=settings["seed"])
+        return load_mnist("train"), load_mnist("test"), module
     directions = settings["directions"]
     return scattered_mnist("train", directions), scattered_mnist("test", directions), linear_model(directions)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,16 @@ def test_a_finished_cell_is_not_computed_again(tmp_path: Path) -> None:
     again = run_cells([cell], tmp_path)
     assert (again.reused, again.findings[0].numbers) == (1, {"marked": True})
     assert "rdp" in run_cells([cell], tmp_path, force=True).findings[0].numbers
+
+
+def test_a_cell_of_another_profile_is_not_computed_again(tmp_path: Path) -> None:
+    run_cells([small_cell()], tmp_path)
+    _mark(small_cell(), tmp_path)
+    larger = replace(small_cell(), profile="cpu")
+    found = run_cells([larger], tmp_path)
+    assert (found.reused, found.findings[0].numbers, found.findings[0].profile) == (1, {"marked": True}, "cpu")
+    other = replace(small_cell(noise_multiplier=4.0), profile="full")
+    assert run_cells([other], tmp_path).reused == 0  # the same name, other settings
 
 
 @pytest.mark.parametrize("any_version", [False, True])

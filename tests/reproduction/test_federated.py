@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rpdp.experiments.data import load_breast_cancer
 from rpdp.federation.backbones import make_backbone
 from rpdp.reproduction.cell import PROFILES
 from rpdp.reproduction.suites import SUITES
@@ -53,6 +55,19 @@ def test_a_run_gives_accuracy_by_round_and_by_budget_group() -> None:
     assert found["by_round"][-1] == pytest.approx(found["accuracy"], abs=1e-4)
     assert len(found["by_round"]) == 3
     assert list(found["groups"]) == ["0.1", "1", "5"]
+
+
+def test_records_in_no_silo_are_measured_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert one_run(embedded(), "cpu")["unseen"] is None
+    everything = load_breast_cancer()
+    right = everything.with_features(everything.features, "the same")
+    wrong = replace(right, labels=1 - right.labels)
+    found = []
+    for chosen in (right, wrong):
+        monkeypatch.setattr(federated, "UNSEEN", {"breast_cancer": lambda split, chosen=chosen: chosen})
+        found.append(one_run(embedded(), "cpu")["unseen"])
+    assert found[0] > 0.7
+    assert found[1] == pytest.approx(1 - found[0])
 
 
 def test_a_method_that_breaks_promises_is_seen() -> None:

@@ -117,11 +117,11 @@ def test_what_was_priced_for_many_is_not_priced_again(monkeypatch: pytest.Monkey
     """Silos of a federation ask for the same points, of the same curve after so many rounds."""
     curve = PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST, accountant="rdp")
     q = np.geomspace(1e-3, 1.0, 2000)
-    first = curve.after(4).epsilon(q)
+    first = curve.after(4).epsilon_above(q)
     monkeypatch.setattr(PrivacyCurve, "_price", lambda *_: pytest.fail("priced again"))
-    assert (curve.after(4).epsilon(q[::-1])[::-1] == first).all()
+    assert (curve.after(4).epsilon_above(q[::-1])[::-1] == first).all()
     with pytest.raises(pytest.fail.Exception):
-        curve.after(5).epsilon(q)
+        curve.after(5).epsilon_above(q)
 
 
 def test_reading_a_curve_does_not_change_it() -> None:

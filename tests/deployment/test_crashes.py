@@ -184,8 +184,8 @@ def disturbed(layout: Layout, deadline: float = DEADLINE) -> Iterator[Trial]:
     assert trials.all_gone(pids)
 
 
-def prepare(directory: Path, study: str, release_after: str) -> tuple[Layout, dict[str, BudgetTable]]:
-    layout = trials.make_layout(directory, study, SILOS)
+def prepare(directory: Path, release_after: str, rounds: int = ROUNDS) -> tuple[Layout, dict[str, BudgetTable]]:
+    layout = trials.make_layout(directory, STUDY.replace(f"rounds = {ROUNDS}", f"rounds = {rounds}"), SILOS)
     for silo in SILOS:
         trials.set_value(layout, silo, "release_after", release_after)
     return layout, {silo: trials.give_budgets(layout, silo) for silo in SILOS}
@@ -236,7 +236,7 @@ def simulated(layout: Layout, budgets: dict[str, BudgetTable], seed: int) -> flo
 
 def test_accuracy_is_that_of_the_simulator(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Within 4 standard deviations of 20 seeds (1 to 20): about one false alarm in a thousand runs (t, 19 degrees)."""
-    layout, budgets = prepare(tmp_path_factory.mktemp("h"), STUDY, '"ready"')
+    layout, budgets = prepare(tmp_path_factory.mktemp("h"), '"ready"')
     with disturbed(layout, deadline=120.0) as trial:
         trial.finish()
     require_sound(layout, rounds=ROUNDS, newest=True)
@@ -262,39 +262,27 @@ def test_accuracy_is_that_of_the_simulator(tmp_path_factory: pytest.TempPathFact
 
 
 def test_everything_is_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
-    layout, _ = prepare(tmp_path_factory.mktemp("h"), STUDY, "2.0")
+    layout, _ = prepare(tmp_path_factory.mktemp("h"), "2.0")
     for silo in SILOS:
         slow_down(layout, silo, 0.05)
     with disturbed(layout) as trial:
-        trial.await_round(1)
-        trial.await_charge("cleveland", 2)
-        trial.kill_agent("cleveland")
-        trial.await_round(3)
-        trial.await_charge("hungarian", 4)
-        trial.kill_server_app()
-        trial.await_round(5)
-        trial.await_charge("hungarian", 6)
-        trial.kill_node("hungarian")
-        trial.await_round(7)
-        trial.await_charge("va", 8)
-        trial.kill_link()
-        trial.await_round(8)
-        trial.await_release("switzerland", 9)
-        trial.kill_agent("switzerland")
-        trial.await_round(10)
-        trial.await_release("cleveland", 11)
-        trial.kill_server_app()
-        trial.await_round(11)
-        trial.await_release("va", 12)
-        trial.kill_node("va")
-        trial.await_round(12)
-        trial.await_release("cleveland", 13)
-        trial.kill_link()
-        trial.await_round(13)
-        trial.await_charge("cleveland", 14)
-        trial.kill_agent("cleveland")
+        kills: list[tuple[int, Callable[[str, int], None], str, Callable[[], None]]] = [
+            (2, trial.await_charge, "cleveland", lambda: trial.kill_agent("cleveland")),
+            (4, trial.await_charge, "hungarian", trial.kill_server_app),
+            (6, trial.await_charge, "hungarian", lambda: trial.kill_node("hungarian")),
+            (8, trial.await_charge, "va", trial.kill_link),
+            (9, trial.await_release, "switzerland", lambda: trial.kill_agent("switzerland")),
+            (11, trial.await_release, "cleveland", trial.kill_server_app),
+            (12, trial.await_release, "va", lambda: trial.kill_node("va")),
+            (13, trial.await_release, "cleveland", trial.kill_link),
+            (14, trial.await_charge, "cleveland", lambda: trial.kill_agent("cleveland")),
+        ]
+        for number, moment, silo, kill in kills:
+            trial.await_round(number - 1)
+            moment(silo, number)
+            kill()
         trial.finish()
-    assert len(trial.kills) == 9
+    assert len(trial.kills) == len(kills)
     require_sound(layout, rounds=ROUNDS, newest=False)
 
 
@@ -304,8 +292,7 @@ def test_everything_is_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
 def test_a_silo_is_away(tmp_path_factory: pytest.TempPathFactory) -> None:
     """First its agent for some rounds, then its SuperNode; both come back into the same run."""
     rounds = 10
-    study = STUDY.replace("rounds = 15", f"rounds = {rounds}")
-    layout, _ = prepare(tmp_path_factory.mktemp("h"), study, '"ready"')
+    layout, _ = prepare(tmp_path_factory.mktemp("h"), '"ready"', rounds)
     with disturbed(layout, deadline=60.0) as trial:
         trial.await_round(2)
         trial.running.agents["va"].stop()
@@ -343,8 +330,7 @@ def joined_rounds(layout: Layout) -> dict[str, set[int]]:
 def test_slow_silos(tmp_path_factory: pytest.TempPathFactory) -> None:
     """One answers after the server's deadline, one is slower than its own `release_after`; the others go on."""
     rounds = 4
-    study = STUDY.replace("rounds = 15", f"rounds = {rounds}")
-    layout, _ = prepare(tmp_path_factory.mktemp("h"), study, '"ready"')
+    layout, _ = prepare(tmp_path_factory.mktemp("h"), '"ready"', rounds)
     trials.set_value(layout, "hungarian", "release_after", "45.0")
     trials.set_value(layout, "switzerland", "release_after", "0.5")
     slow_down(layout, "switzerland", 0.2)

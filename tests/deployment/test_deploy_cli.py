@@ -34,26 +34,6 @@ from . import trials
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STUDY = """
-[task]
-name = "breast_cancer"
-[schedule]
-rounds = 3
-local_steps = 4
-participations = 1
-[privacy]
-delta = 1e-3
-noise_multiplier = 4.5
-clip_norm = 1.0
-[budgets]
-distribution = "ThreeLevels"
-records_per_silo = 90
-[training]
-learning_rate = 0.2
-[policy]
-lifetime_delta = 2e-3
-max_runs = 2
-"""
 SILOS = "silo-00,silo-01"
 NO_GRID: Any = None
 
@@ -93,7 +73,7 @@ def _as_before() -> Iterator[None]:
 def rpdp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Rpdp:
     directory = tmp_path_factory.mktemp("c")  # a Unix socket's path must be short
     monkeypatch.chdir(directory)
-    Path("study.toml").write_text(STUDY)
+    Path("study.toml").write_text(trials.study_text())
     return Rpdp(capsys)
 
 

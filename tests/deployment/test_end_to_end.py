@@ -30,30 +30,14 @@ if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
     from rpdp.deployment.layout import Layout
 
-# σ follows from max_epsilon: a record in every batch pays 2 for a run, so that one with ε = 5 can pay for two runs.
-STUDY = """
-[task]
-name = "breast_cancer"
-[schedule]
-rounds = {rounds}
-local_steps = 10
-participations = {joined}
-[privacy]
-delta = 1e-3
-max_epsilon = 2.0
-clip_norm = 1.0
-[budgets]
-distribution = "ThreeLevels"
-records_per_silo = 90
-[training]
-learning_rate = 0.2
-[policy]
-lifetime_delta = 3e-3
-max_runs = 2
-"""
 SILOS = ("silo-00", "silo-01")
 SEED = 7
 WAIT = 300.0
+
+
+def study(rounds: int, joined: int) -> str:
+    """σ follows from max_epsilon: a record in every batch pays 2 for a run, so that one with ε = 5 can pay for two."""
+    return trials.study_text(rounds, 10, joined, noise="max_epsilon = 2.0", lifetime_delta=3e-3)
 
 
 class Commands:
@@ -79,7 +63,7 @@ def test_two_hospitals_and_a_patient_who_withdraws(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rpdp = Commands(capsys)
-    layout = trials.make_layout(tmp_path_factory.mktemp("e"), STUDY.format(rounds=2, joined=1), SILOS)
+    layout = trials.make_layout(tmp_path_factory.mktemp("e"), study(rounds=2, joined=1), SILOS)
     trials.set_value(layout, "silo-00", "release_after", "0.5")  # on a busy machine it may sit out
     trials.set_value(layout, "silo-01", "release_after", '"ready"')  # it never does
     budgets = {silo: trials.give_budgets(layout, silo) for silo in SILOS}
@@ -133,7 +117,7 @@ def require_sound_runs(layout: Layout, *runs: str) -> None:
 
 @pytest.mark.slow
 def test_a_seeded_run_is_that_of_the_simulator(tmp_path_factory: pytest.TempPathFactory) -> None:
-    layout = trials.make_layout(tmp_path_factory.mktemp("e"), STUDY.format(rounds=4, joined=3), SILOS)
+    layout = trials.make_layout(tmp_path_factory.mktemp("e"), study(rounds=4, joined=3), SILOS)
     for silo in SILOS:
         trials.set_value(layout, silo, "release_after", '"ready"')
         trials.add_lines(layout, silo, f"[simulation]\nseed = {SEED}\n")
@@ -174,7 +158,7 @@ def simulated(layout: Layout, budgets: dict[str, BudgetTable], seed: int) -> Ten
 def test_a_trial_that_is_told_to_end_leaves_nothing_running(
     tmp_path_factory: pytest.TempPathFactory, least: int, code: int
 ) -> None:
-    layout = trials.make_layout(tmp_path_factory.mktemp("e"), STUDY.format(rounds=2, joined=1), SILOS)
+    layout = trials.make_layout(tmp_path_factory.mktemp("e"), study(rounds=2, joined=1), SILOS)
     for silo in SILOS:
         trials.give_budgets(layout, silo)
     words = [executable("rpdp"), "deploy", "up", str(layout.directory), "--json"]

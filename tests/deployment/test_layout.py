@@ -20,28 +20,10 @@ from rpdp.federation import model_fingerprint
 from rpdp.planning import PublicPlan
 from rpdp.runs.runfile import RunFile
 from rpdp.runs.sources import make_model
+from tests.deployment.trials import study_text
 from tests.runs.toy import Change, write_run
 
-STUDY = """
-[task]
-name = "breast_cancer"
-[schedule]
-rounds = 3
-local_steps = 4
-participations = 1
-[privacy]
-delta = 1e-3
-noise_multiplier = 4.5
-clip_norm = 0.7
-[budgets]
-distribution = "ThreeLevels"
-records_per_silo = 90
-[training]
-learning_rate = 0.2
-[policy]
-lifetime_delta = 1.23456789e-3
-max_runs = 2
-"""
+STUDY = study_text(clip_norm=0.7, lifetime_delta=1.23456789e-3)
 SILOS = ("silo-00", "silo-01")
 
 

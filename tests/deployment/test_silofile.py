@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -339,8 +340,30 @@ def test_the_kind_of_a_ledger(silo: Given, tmp_path: Path) -> None:
         assert agent.silo.account.is_simulation
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
-def test_a_ledger_that_others_can_get_at(silo: Given, tmp_path: Path, mode: int) -> None:
-    (tmp_path / "ledger.db").chmod(mode)
-    with pytest.raises(PrivacyRefusal, match=r"ledger\.db: others can get at it; `chmod go-rwx"):
-        open_and_close(silo())
+PRIVATE = "others can get at it; `chmod go-rwx {path}`"
+LIMITS = "others can write to it, and so state this silo's limits; `chmod go-w` it"
+OPEN_TO_OTHERS = [
+    *((f"ledger.db{end}", bit, PRIVATE) for end in ("", ".key", ".inbox") for bit in (0o40, 0o20, 0o10, 4, 2, 1)),
+    *(("silo.toml", bit, LIMITS) for bit in (0o20, 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "bit", "told"), OPEN_TO_OTHERS, ids=[f"{name} {bit:03o}" for name, bit, _ in OPEN_TO_OTHERS]
+)
+def test_files_that_others_can_get_at(silo: Given, tmp_path: Path, name: str, bit: int, told: str) -> None:
+    """One bit too many is refused with the file's name and what to do; without that bit the agent opens."""
+    spec, path = silo(), tmp_path.resolve() / name
+    owner = path.stat().st_mode & 0o700
+    path.chmod(owner | bit)
+    with pytest.raises(PrivacyRefusal, match=re.escape(f"{path}: {told.format(path=path)}")):
+        open_and_close(spec)
+    path.chmod(owner)
+    open_and_close(spec)
+
+
+def test_the_limits_may_be_read_by_everybody(silo: Given) -> None:
+    """The control of the silo file's check, which is about writing."""
+    spec = silo()
+    spec.path.chmod(0o644)
+    open_and_close(spec)

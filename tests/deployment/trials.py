@@ -35,6 +35,40 @@ if TYPE_CHECKING:
     from rpdp.federation.result import RoundLog
     from rpdp.ledger.account import RunStatus
 
+_STUDY = """
+[task]
+name = "breast_cancer"
+[schedule]
+rounds = {rounds}
+local_steps = {local_steps}
+participations = {participations}
+[privacy]
+delta = 1e-3
+{noise}
+clip_norm = {clip_norm}
+[budgets]
+distribution = "ThreeLevels"
+records_per_silo = 90
+[training]
+learning_rate = 0.2
+[policy]
+lifetime_delta = {lifetime_delta}
+max_runs = 2
+"""
+
+
+def study_text(
+    rounds: int = 3,
+    local_steps: int = 4,
+    participations: int = 1,
+    *,
+    noise: str = "noise_multiplier = 4.5",
+    clip_norm: float = 1.0,
+    lifetime_delta: float = 2e-3,
+) -> str:
+    """A study of the embedded task for two runs; `noise` is the line that states σ or what it follows from."""
+    return _STUDY.format(**locals())
+
 
 def make_layout(directory: Path, study: str, silos: Sequence[str]) -> Layout:
     """A federation on a free port of this machine."""

@@ -111,3 +111,13 @@ def test_wrong_candidates_are_refused(curve: PrivacyCurve, candidates: list[floa
 def test_unknown_estimators_are_named() -> None:
     with pytest.raises(InputError, match="estimator='best' must be one of certified, scf, binary_search"):
         estimator_named("best")
+
+
+def test_many_budgets_of_scf_are_priced_from_above_and_hardly_higher(curve: PrivacyCurve) -> None:
+    budgets = np.geomspace(0.05, 5.0, 1500)
+    many, few = estimator_named("scf")(curve, budgets), estimator_named("scf")(curve, budgets[::100])
+    assert (many.cost <= budgets).all()
+    for place, index in enumerate(range(0, 1500, 100)):
+        assert abs(int(many.active_rounds[index]) - int(few.active_rounds[place])) <= 1
+        price = curve.after(int(many.active_rounds[index])).epsilon(float(many.q[index]))
+        assert price * (1 - 1e-9) <= many.cost[index] <= price * 1.005 + 1e-12

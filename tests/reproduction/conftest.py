@@ -1,27 +1,11 @@
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from rpdp.reproduction.cell import Cell, Profile
+from tests.files import own_cache, real_data
 
-
-@pytest.fixture
-def real_data() -> Path:
-    """The directory with the real data files."""
-    directory = os.environ.get("RPDP_DATA")
-    if not directory:
-        pytest.skip("RPDP_DATA is not set: it must name the directory with the real data files")
-    return Path(directory)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache directory, so that no test reads or fills the user's."""
-    monkeypatch.setenv("RPDP_CACHE", str(tmp_path / "cache"))
+__all__ = ["own_cache", "real_data", "small_cell"]
 
 
 def small_cell(name: str = "a", profile: Profile = "quick", **changes: Any) -> Cell:

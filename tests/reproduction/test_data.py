@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 
 from rpdp.reproduction.data import strokes
+from rpdp.reproduction.data.kept import kept
 from rpdp.reproduction.data.larger import small_network
 from rpdp.reproduction.data.scattering import FEATURES, scatter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +65,20 @@ def test_the_basis_is_public_and_projects_to_length_one(
 
 def test_the_small_network_has_as_many_parameters_as_it_says() -> None:
     assert sum(value.numel() for value in small_network(0).parameters()) == 33_834
+
+
+def test_an_array_is_computed_once_and_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RPDP_CACHE", str(tmp_path))
+    calls = []
+
+    def compute() -> np.ndarray[Any, np.dtype[np.float32]]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return np.ones(3, dtype=np.float32)
+
+    with pytest.raises(KeyboardInterrupt):
+        kept("some/array", compute)
+    for _ in range(2):
+        assert kept("some/array", compute).tolist() == [1.0, 1.0, 1.0]
+    assert len(calls) == 2

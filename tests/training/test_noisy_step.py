@@ -8,7 +8,7 @@ of 1e-6.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +22,10 @@ from rpdp.experiments.models.losses import binary_loss
 from rpdp.sampling import Secure, Seeded
 from rpdp.training import BadRecordWarning, FlatModel, NoisyStep, Records, StepSettings, grid_spacing, make_kernel
 from rpdp.training.noise import BLOCK, release_
+from rpdp.training.step import _require_about_records
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FALSE_ALARM = 1e-6
 SETTINGS = StepSettings(clip_norm=0.5, noise_multiplier=2.0, normaliser=16.0)
@@ -48,8 +52,13 @@ def make_step(module: nn.Module, settings: StepSettings = SETTINGS, seed: int = 
     return NoisyStep(kernel, torch.optim.SGD([model.values], lr=0.1), settings, Seeded(seed))
 
 
-def released(step: NoisyStep, drawn: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Tensor:
+def released(step: NoisyStep, drawn: NDArray[np.int64]) -> Tensor:
     step.release(some_records(), drawn)
+    return gradient_of(step)
+
+
+def gradient_of(step: NoisyStep) -> Tensor:
+    """What was released last."""
     gradient = step.kernel.model.values.grad
     assert gradient is not None
     return gradient.clone()
@@ -148,8 +157,7 @@ def test_a_damaged_record_contributes_zero_and_nothing_else_changes() -> None:
     damaged = records.inputs[0].clone()
     damaged[4] = float("nan")
     step.release(Records.of(damaged, records.targets), np.arange(8))
-    assert step.kernel.model.values.grad is not None
-    found = step.kernel.model.values.grad.clone()
+    found = gradient_of(step)
     expected = released(make_step(perceptron()), np.array([0, 1, 2, 3, 5, 6, 7]))
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -193,55 +201,113 @@ def test_an_optimiser_of_other_tensors_is_refused() -> None:
 # Records that model or loss cannot take
 
 
-def picky(output: Tensor, targets: Tensor) -> Tensor:
-    """Fails as cross entropy does on a label out of range."""
-    if (targets > 1).any():
-        raise IndexError("Target 7 is out of bounds.")
-    return binary_loss(output, targets)
-
-
-@pytest.mark.parametrize("micro_batch", [100, 4])
-def test_a_record_that_makes_the_loss_fail_contributes_zero(micro_batch: int) -> None:
-    """The release is that of the other records, with the same noise; stopping would tell that it was drawn."""
-    inputs, targets = torch.randn(12, 3, generator=torch.Generator().manual_seed(1)), torch.arange(12) % 2
-    damaged = targets.clone()
-    damaged[9] = 7
-    releases = []
-    for labels, drawn in ((damaged, np.arange(12)), (targets, np.delete(np.arange(12), 9))):
-        model = FlatModel(nn.Linear(3, 1))
-        with torch.no_grad():
-            model.values.zero_()
-        records = Records.of(inputs, labels)
-        kernel = make_kernel(model, picky, records)
-        settings = StepSettings(1.0, 1e-3, 1.0, micro_batch)
-        step = NoisyStep(kernel, torch.optim.SGD([model.values], lr=1.0), settings, Seeded(3))
-        if labels is damaged:
-            with pytest.warns(BadRecordWarning):
-                assert step.release(records, drawn).count == 12
-        else:
-            step.release(records, drawn)
-        assert model.values.grad is not None
-        releases.append(model.values.grad.clone())
-    assert (releases[0] - releases[1]).abs().max() < 0.01  # ten standard deviations of the noise, a hundredth of L
-
-
-def test_a_machine_without_memory_stops_the_step() -> None:
-    """The control: what is not about a record is not swallowed."""
-    records = Records.of(torch.randn(4, 3), torch.zeros(4))
-    model = FlatModel(nn.Linear(3, 1))
-    loss = Failing()
-    kernel = make_kernel(model, loss, records)
-    loss.is_armed = True
-    step = NoisyStep(kernel, torch.optim.SGD([model.values], lr=1.0), StepSettings(1.0, 1.0, 1.0), Seeded(3))
-    with pytest.raises(RuntimeError, match="can't allocate memory"):
-        step.release(records, np.arange(4))
-    assert model.values.grad is None
-
-
 class Failing:
-    is_armed = False
+    """A loss that raises when a label is out of range, as cross entropy does."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
     def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
-        if self.is_armed:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        if (targets > 1).any():
+            raise self.error
         return binary_loss(output, targets)
+
+
+TARGETS = torch.arange(12) % 2
+BAD = 9
+"""The position of the record that the loss fails on."""
+DAMAGED = torch.where(torch.arange(12) == BAD, 7, TARGETS)
+
+ABOUT_A_RECORD = [
+    IndexError("Target 7 is out of bounds."),
+    ValueError("memory of this patient: not enough memory"),
+    ValueError("DefaultCPUAllocator: not enough memory"),
+    RuntimeError("out of memory: the memory score of this patient is missing"),
+    RuntimeError("can't allocate memory clinic to patient 7"),
+    RuntimeError("CUDA error in the notes of this patient; defaultcpuallocator: not enough memory"),
+    OSError(12, "Cannot allocate memory"),
+]
+NOT_ABOUT_A_RECORD = [
+    RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),
+    RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
+    MemoryError(),
+    torch.OutOfMemoryError("CUDA out of memory"),
+    PrivacyRefusal("not this one"),
+]
+in_one_go_and_in_pieces = pytest.mark.parametrize("micro_batch", [100, 4])
+
+
+def step_on(labels: Tensor, error: Exception, micro_batch: int) -> tuple[NoisyStep, Records]:
+    """A step with hardly any noise, always from the same model."""
+    records = Records.of(torch.randn(12, 3, generator=torch.Generator().manual_seed(1)), labels)
+    model = FlatModel(nn.Linear(3, 1))
+    with torch.no_grad():
+        model.values.zero_()
+    kernel = make_kernel(model, Failing(error), records)
+    settings = StepSettings(1.0, 1e-3, 1.0, micro_batch)
+    return NoisyStep(kernel, torch.optim.SGD([model.values], lr=1.0), settings, Seeded(3)), records
+
+
+def released_without_damage(drawn: NDArray[np.int64], micro_batch: int) -> Tensor:
+    step, records = step_on(TARGETS, ValueError(), micro_batch)
+    step.release(records, drawn)
+    return gradient_of(step)
+
+
+def farthest(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max())
+
+
+@in_one_go_and_in_pieces
+@pytest.mark.parametrize("error", ABOUT_A_RECORD, ids=repr)
+def test_a_record_that_makes_the_loss_fail_contributes_zero(error: Exception, micro_batch: int) -> None:
+    """The release is that of the other records, with the same noise; stopping would tell that it was drawn.
+
+    So it must be whatever the error says: its text may come from the record.
+    """
+    step, records = step_on(DAMAGED, error, micro_batch)
+    with pytest.warns(BadRecordWarning):
+        seen = step.release(records, np.arange(12))
+    assert (seen.count, seen.norms.isnan().nonzero().flatten().tolist()) == (12, [BAD])
+    expected = released_without_damage(np.delete(np.arange(12), BAD), micro_batch)
+    assert farthest(gradient_of(step), expected) < 0.01  # ten standard deviations of the noise, a hundredth of L
+    counted = released_without_damage(np.arange(12), micro_batch)
+    assert farthest(counted, expected) > 0.1  # the control: a record that counts is seen
+
+
+@in_one_go_and_in_pieces
+@pytest.mark.parametrize("error", NOT_ABOUT_A_RECORD, ids=repr)
+def test_what_is_not_about_a_record_stops_the_step(error: Exception, micro_batch: int) -> None:
+    """The control: neither a refusal nor a machine without memory is swallowed."""
+    step, records = step_on(DAMAGED, error, micro_batch)
+    with pytest.raises(type(error)) as told:
+        step.release(records, np.arange(12))
+    assert told.value is error
+    assert step.kernel.model.values.grad is None
+
+
+class FailingAlone(Failing):
+    """A loss that fails on the record, and has no memory left when that record is tried again alone."""
+
+    def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
+        if len(targets) == 1 and (targets > 1).any():
+            raise MemoryError
+        return super().__call__(output, targets)
+
+
+@in_one_go_and_in_pieces
+def test_memory_that_ends_while_records_are_tried_one_by_one_stops_it_too(micro_batch: int) -> None:
+    step, records = step_on(DAMAGED, ValueError(), micro_batch)
+    step.kernel = make_kernel(step.kernel.model, FailingAlone(ValueError()), records)
+    with pytest.warns(BadRecordWarning), pytest.raises(MemoryError):
+        step.release(records, np.arange(12))
+    assert step.kernel.model.values.grad is None
+
+
+def test_the_words_of_the_allocator_are_those_of_this_torch() -> None:
+    """More bytes than a process can address, so that no setting of the machine grants them."""
+    with pytest.raises(RuntimeError) as told:
+        torch.empty(1 << 58, dtype=torch.uint8)
+    with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
+        _require_about_records(told.value)
+    _require_about_records(RuntimeError("no memory"))  # the control

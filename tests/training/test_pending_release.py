@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rpdp.errors import InputError
-from rpdp.sampling import Seeded
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.sampling import Secure, Seeded
 from rpdp.sampling.blocks import GaussianBlocks
 from rpdp.training import FlatModel, GhostKernel, NoisyStep, Records, StepSettings, make_kernel
 from rpdp.training import noise as noise_module
@@ -33,6 +33,14 @@ PATIENCE = 20.0
 
 def cross_entropy(output: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(output, targets, reduction="none")
+
+
+def test_a_real_release_is_not_made_on_another_device_than_the_cpu() -> None:
+    elsewhere = torch.zeros(4, device="meta")
+    with pytest.raises(PrivacyRefusal, match="device meta is for simulations"):
+        PendingRelease(elsewhere, STD, NORMALISER, Secure())
+    PendingRelease(elsewhere, STD, NORMALISER, Seeded(1))  # a simulation may
+    PendingRelease(torch.zeros(4), STD, NORMALISER, Secure())
 
 
 def some_sum(dtype: torch.dtype = torch.float32) -> Tensor:

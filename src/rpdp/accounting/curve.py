@@ -18,6 +18,8 @@ from rpdp.checks import require_count, require_delta, require_positive
 from rpdp.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
 
     from rpdp.accounting._types import FloatArray
@@ -31,7 +33,7 @@ SMALLEST_NOISE, LARGEST_NOISE = 0.05, 1e6
 SMALLEST_DELTA = 1e-100
 """Below this the arithmetic of the tails is not tested; nobody needs it."""
 
-_MOST_DIRECT = 1024
+_MOST_DIRECT = 4096
 """More different q than this are first rounded up to a lattice."""
 
 _LATTICE_PER_OCTAVE = 512
@@ -115,19 +117,30 @@ class PrivacyCurve:
     def epsilon(self, q: ArrayLike) -> FloatArray | float:
         """Upper bounds on the cost, rising with q.
 
-        More than 1,024 different q are first rounded up by ≤ 0.14 %; a q below 2⁻⁴⁰ is priced as 2⁻⁴⁰.
+        More than 4,096 different q are first rounded up by ≤ 0.14 %; a q below 2⁻⁴⁰ is priced as 2⁻⁴⁰.
         """
         values = _probabilities(q)
         distinct, where = np.unique(values, return_inverse=True)
-        price = self._price
         if distinct.size > _MOST_DIRECT:
-            distinct, where = np.unique(_lattice_above(values), return_inverse=True)
-            price = self._price_lattice
+            return self.epsilon_above(values)
+        return _like(q, self._rising(distinct, self._price)[where].reshape(values.shape))
+
+    def epsilon_above(self, q: ArrayLike) -> FloatArray:
+        """The same for each q rounded up by ≤ 0.14 %: for very many q, and for silos that ask for like ones.
+
+        Each point of the lattice is priced once in the life of the curve.
+        """
+        values = _probabilities(q)
+        distinct, where = np.unique(_lattice_above(values), return_inverse=True)
+        return self._rising(distinct, self._price_lattice)[where].reshape(values.shape)
+
+    def _rising(self, distinct: FloatArray, price: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Costs of rising q, made to rise with it; those of q = 0 are 0."""
         costs = np.zeros(distinct.size)
         drawn = distinct > 0.0
         priced, back = np.unique(np.maximum(distinct[drawn], SMALLEST_PROBABILITY), return_inverse=True)
         costs[drawn] = np.maximum.accumulate(price(priced))[back]
-        return _like(q, costs[where].reshape(values.shape))
+        return costs
 
     @overload
     def sampling_probability(self, epsilon: float) -> float: ...

@@ -62,7 +62,7 @@ def run_production(
             `checkpoint`. A ledger older than its head is refused before anything is asked of any silo.
     """
     require_distinct(silos)
-    shared_device(silos)
+    shared_device(silos)  # each silo refuses another than the CPU
     if not run:
         raise InputError("run='' must be a name: the ledgers know the run by it")
     known = checkpoint / HEADS if heads is None else heads

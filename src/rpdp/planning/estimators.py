@@ -32,6 +32,7 @@ AUTHORS_CANDIDATES = np.unique(np.concatenate([np.arange(1, 100) / 100.0, np.ara
 
 _SEARCH_TOLERANCE = 1e-3
 _SEARCH_STEPS = 60
+_MOST_ALONE = 1024
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def scf(curve: PrivacyCurve, budgets: NDArray[np.float64], candidates: ArrayLike
     """
     fit = fit_curve(curve, candidates)
     q = fit.probabilities(budgets)
-    whole_run = curve.epsilon(q)
+    whole_run = _price(curve, q)
     active, cost = _active_rounds(curve, q, budgets, whole_run)
     facts = {
         "a": fit.a,
@@ -173,10 +174,15 @@ def _active_rounds(
         middle = (enough[open_ones] + too_many[open_ones]) // 2
         for announced in np.unique(middle):
             rows = open_ones[middle == announced]
-            prices = curve.after(int(announced)).epsilon(q[rows])
+            prices = _price(curve.after(int(announced)), q[rows])
             fits = prices <= budgets[rows]
             enough[rows[fits]], cost[rows[fits]] = announced, prices[fits]
             too_many[rows[~fits]] = announced
+
+
+def _price(curve: PrivacyCurve, q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each q costs; of many, rounded up to points that all silos of a federation share."""
+    return curve.epsilon(q) if np.unique(q).size <= _MOST_ALONE else curve.epsilon_above(q)
 
 
 def _all_rounds(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> NDArray[np.int32]:

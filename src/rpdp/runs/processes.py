@@ -35,7 +35,6 @@ def run_jobs(jobs: Sequence[Job], workers: int, on_done: Callable[[int], None]) 
             job()
             on_done(index)
         return
-    _load_once()
     waiting, running = deque(range(len(jobs))), dict[int, "_Running"]()
     try:
         while waiting or running:
@@ -49,13 +48,6 @@ def run_jobs(jobs: Sequence[Job], workers: int, on_done: Callable[[int], None]) 
     finally:
         for each in running.values():
             each.stop()
-
-
-def _load_once() -> None:
-    """Here, and not in every process: the first optimiser makes torch import its compiler, for over a second."""
-    import torch
-
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
 
 
 class _Running:

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
+from rpdp.errors import PrivacyRefusal
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -85,6 +87,11 @@ class PendingRelease:
     def __init__(
         self, total: Tensor, std: float, normaliser: float, randomness: Randomness, *, ahead: bool = True
     ) -> None:
+        if total.device.type != "cpu" and not randomness.is_simulation:
+            raise PrivacyRefusal(
+                f"device {total.device} is for simulations: a real release is summed and noised on the CPU, where the "
+                "rounding is known; use device='cpu'"
+            )
         self._total = total
         self._std = std
         self._scales = (1 / grid_spacing(std), grid_spacing(std) / normaliser)

@@ -173,6 +173,13 @@ def reason(answer: Frame) -> str:
     return str(answer.facts["reason"])
 
 
+def head_of(agent: Agent) -> PublicHead:
+    """Where its ledger stands, as the server is told."""
+    head = agent.silo.account.public_head()
+    assert head is not None
+    return head
+
+
 def status(agent: Agent, run: str = RUN) -> RunStatus:
     return next(one for one in agent.silo.account.status().runs if one.run == run)
 

@@ -1,4 +1,4 @@
-"""The agent's answers: admission, rounds, the same bytes again, restarts, heads, and what a failure looks like."""
+"""The agent's answers: admission, rounds, the same bytes again, heads, and what a failure looks like."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.federation.agent.scene import (
     Making,
     admission,
     announcement,
+    head_of,
     in_memory,
     opened,
     policy_of,
@@ -53,12 +54,6 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     with opened(tmp_path, MAKING) as made:
         assert told(made, admission(PUBLIC)).kind == "admitted"
         yield made
-
-
-def head_of(agent: Agent) -> PublicHead:
-    head = agent.silo.account.public_head()
-    assert head is not None
-    return head
 
 
 # Admission and rounds
@@ -145,55 +140,6 @@ def test_a_correction_is_added_after_the_noise() -> None:
 def test_an_agent_without_a_model_is_refused() -> None:
     with pytest.raises(InputError, match="no model is allowed"):
         Agent(in_memory(Making(PUBLIC, seed=1)).silo, [], lambda: None, READY)  # type: ignore[arg-type, return-value]
-
-
-# Restarts
-
-
-def test_a_restarted_agent_goes_on_where_its_ledger_stands(tmp_path: Path) -> None:
-    with opened(tmp_path, Making(COINS)) as agent:
-        told(agent, admission(COINS))
-        first = {number: told(agent, announcement(COINS, number)) for number in range(1, 7)}
-        known = head_of(agent)
-    with opened(tmp_path, Making(COINS)) as agent:
-        assert reason(told(agent, announcement(COINS, 3))) == "run"  # it does not know the run before it is told
-        assert told(agent, admission(COINS, head=known)).kind == "admitted"
-        assert head_of(agent) == known
-        for number, before in first.items():
-            again = told(agent, announcement(COINS, number, 1.0, head=known))
-            assert (again.kind, again.payload) == (before.kind, before.payload)
-        assert status(agent).announced == 6
-        told(agent, announcement(COINS, 7, head=known))
-        assert status(agent).announced == 7
-
-
-def test_a_restarted_agent_admits_no_other_plan_under_the_same_name(tmp_path: Path) -> None:
-    with opened(tmp_path, MAKING) as agent:
-        told(agent, admission(PUBLIC))
-    with opened(tmp_path, MAKING) as agent:
-        assert reason(told(agent, admission(replace(PUBLIC, normaliser=11.0), head=head_of(agent)))) == "plan"
-        assert told(agent, admission(PUBLIC, head=head_of(agent))).kind == "admitted"
-
-
-class Killed(BaseException):
-    """As if the process had died."""
-
-
-def test_a_round_that_a_killed_agent_left_sits_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(*_: object) -> None:
-        raise Killed
-
-    with opened(tmp_path, MAKING) as agent:
-        told(agent, admission(PUBLIC))
-        monkeypatch.setattr(agent.silo, "_compute", die)
-        monkeypatch.setattr(agent.silo, "train", die)
-        with pytest.raises(Killed):
-            told(agent, announcement(PUBLIC, 1))
-    with opened(tmp_path, MAKING) as agent:
-        told(agent, admission(PUBLIC, head=head_of(agent)))
-        assert told(agent, announcement(PUBLIC, 1)).kind == "sat-out"
-        assert (status(agent).joined, status(agent).released) == ((1,), ())
-        assert told(agent, announcement(PUBLIC, 2)).kind == "update"
 
 
 # Failures after the charge

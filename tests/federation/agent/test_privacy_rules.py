@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rpdp.errors import RpdpError
+from rpdp.federation.agent.agent import SMALLEST_MICRO_BATCH
 from rpdp.federation.agent.protocol import Frame
+from rpdp.planning import Recipe
 from rpdp.training import SMALLEST_CLIP_NORM
 from tests.federation.agent.federations import PUBLIC as COINS
 from tests.federation.agent.federations import SEED, agents, coordinator
@@ -52,6 +54,21 @@ def test_a_plan_that_is_not_for_this_agent(agent: Agent, changes: dict[str, Any]
     assert reason(told(agent, admission(replace(PUBLIC, **changes)))) == word
     assert agent.silo.account.status().runs == ()
     assert told(agent, admission(PUBLIC)).kind == "admitted"
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 1024])
+def test_pieces_so_small_that_their_time_would_tell(size: int) -> None:
+    """Below the limit a step takes so long for each record that it tells how many were drawn; at it, it is trained."""
+    assert SMALLEST_MICRO_BATCH == 256
+    plan = public_plan(recipe=Recipe(micro_batch=size))
+    agent = in_memory(Making(plan, seed=1))  # the policy alone would allow it
+    answer = told(agent, admission(plan))
+    if size < SMALLEST_MICRO_BATCH:
+        assert reason(answer) == "policy"
+        assert agent.silo.account.status().runs == ()
+    else:
+        assert answer.kind == "admitted"
+        assert told(agent, announcement(plan, 1)).kind == "update"
 
 
 def test_a_round_says_what_it_must_and_nothing_else(agent: Agent) -> None:

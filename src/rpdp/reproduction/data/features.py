@@ -12,28 +12,25 @@ strokes, see `strokes`), and as private as the images.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from torch import nn
 
 from rpdp.experiments.data import ClassesPerSilo, FederatedData, Iid, Partition, federate, load_mnist
-from rpdp.experiments.data.files import cache_directory
 from rpdp.experiments.models.convolutional import paper_cnn
 from rpdp.experiments.models.linear import logistic_regression
 from rpdp.experiments.models.losses import cross_entropy
 from rpdp.reproduction.data import scattering, strokes
+from rpdp.reproduction.data.kept import kept
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.experiments.data import Dataset
 
-NOTE = "features: a fixed function of each image alone (scattering, in a basis of made-up strokes), chosen without data"
+NOTE = "features: a fixed function of each image alone (scattering, in a basis of made-up strokes), made without data"
 
 _FORMAT = "rpdp scattering 1"  # part of every file name; change it when the content would change
 _PIECE = 5000
@@ -76,29 +73,13 @@ def _cached(split: Literal["train", "test"]) -> NDArray[np.float32]:
     images = load_mnist(split).features
     digest = hashlib.sha256(_FORMAT.encode())
     digest.update(np.ascontiguousarray(images).data)
-    path = cache_directory() / "scattering" / f"mnist-{split}-{digest.hexdigest()[:16]}.npy"
-    if not path.is_file():
-        write_whole(path, _computed(images))
-    found: NDArray[np.float32] = np.load(path)
-    return found
+    return kept(f"scattering/mnist-{split}-{digest.hexdigest()[:16]}", lambda: _computed(images))
 
 
 def _computed(images: NDArray[np.float32]) -> NDArray[np.float32]:
     basis = strokes.stroke_basis()
     pieces = range(0, len(images), _PIECE)
     return np.concatenate([basis.project(scattering.scatter(images[start : start + _PIECE])) for start in pieces])
-
-
-def write_whole(path: Path, values: NDArray[np.float32]) -> None:
-    """Into a file of its own, then renamed: other processes see a whole file or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, values)
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def pixel_model() -> nn.Module:

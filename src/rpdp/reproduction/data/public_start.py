@@ -27,7 +27,7 @@ SPREAD = 0.5
 
 _SEED = 7
 _INK = (0.1, 0.3)
-"""A round mean and deviation of pixels in [0, 1] of something written; declared, not computed."""
+"""Mean and deviation of pixels in [0, 1]: round numbers near those that are known of MNIST, not computed."""
 
 
 class Centred(nn.Module):
@@ -65,27 +65,27 @@ def stroke_started_cnn() -> nn.Sequential:
         values: Tensor = found[0](torch.from_numpy(draw_strokes(IMAGES, _SEED)))
         for layer in layers:
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                kept = (0, 2, 3) if isinstance(layer, nn.Conv2d) else (0,)
-                centre = Centred(values.mean(kept, keepdim=True))
+                axes = (0, 2, 3) if isinstance(layer, nn.Conv2d) else (0,)
+                centre = Centred(values.mean(axes, keepdim=True))
                 found.append(centre)
                 values = centre(values)
                 if layer is last:
                     nn.init.zeros_(layer.weight)
                     _set_bias(layer, torch.zeros(layer.weight.shape[0]))
                 else:
-                    _start(layer, values, kept)
+                    _start(layer, values, axes)
             found.append(layer)
             values = layer(values)
     return nn.Sequential(*found)
 
 
-def _start(layer: nn.Conv2d | nn.Linear, values: Tensor, kept: tuple[int, ...]) -> None:
+def _start(layer: nn.Conv2d | nn.Linear, values: Tensor, axes: tuple[int, ...]) -> None:
     """Principal directions as weights; over the strokes every unit has the mean 0 and the same spread."""
     layer.weight.copy_(_directions(_seen_by(layer, values), layer.weight.shape[0]).reshape(layer.weight.shape))
     _set_bias(layer, torch.zeros(layer.weight.shape[0]))
-    spread = layer(values).std(kept)
+    spread = layer(values).std(axes)
     layer.weight.mul_((SPREAD / spread).reshape(-1, *[1] * (layer.weight.dim() - 1)))
-    _set_bias(layer, -layer(values).mean(kept))
+    _set_bias(layer, -layer(values).mean(axes))
 
 
 def _set_bias(layer: nn.Conv2d | nn.Linear, values: Tensor) -> None:

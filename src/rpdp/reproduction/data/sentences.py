@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from rpdp.experiments.data.files import cache_directory
 from rpdp.experiments.models.text import load_text_model
-from rpdp.reproduction.data.features import write_whole
+from rpdp.reproduction.data.kept import kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,11 +63,7 @@ def _cached(texts: Sequence[str], max_length: int) -> NDArray[np.float32]:
     digest = hashlib.sha256(head.encode())
     for text in texts:
         digest.update(repr(text).encode())
-    path = cache_directory() / "sentences" / f"{digest.hexdigest()[:32]}.npy"
-    if not path.is_file():
-        write_whole(path, embedded(texts, model, max_length))
-    found: NDArray[np.float32] = np.load(path)
-    return found
+    return kept(f"sentences/{digest.hexdigest()[:32]}", lambda: embedded(texts, model, max_length))
 
 
 @torch.inference_mode()

@@ -4,7 +4,8 @@ Scattering features of any ink on paper share a large common part and vary mostl
 model that starts from raw features spends its noisy steps on that. So 4,000 images of one to three random curved
 strokes are drawn (fixed seed, no real image involved), and their features give a mean and principal directions.
 Features are centred by that mean, expressed in the first 500 directions, and those that vary less are amplified
-(by variance^(−0.2) each, some way to whitening). All of it is fixed before any record is seen.
+(by variance^(−0.2) each, some way to whitening). All of it is made without any record; the two numbers were chosen by
+results on MNIST, seeds from 1001 up.
 """
 
 from __future__ import annotations

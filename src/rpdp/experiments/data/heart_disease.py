@@ -79,8 +79,8 @@ def load_heart_disease(
 def load_published_heart_disease() -> FederatedData:
     """The four hospitals as Fed-Heart-Disease itself splits them, 486 and 254 patients; scaled by public ranges.
 
-    FLamby takes scikit-learn's `train_test_split` with its seed 43 in each hospital. The paper's numbers of records are
-    these, so this is the split to compare with its tables.
+    FLamby takes scikit-learn's `train_test_split` with its seed 43 in each hospital. The paper names this data set and
+    no split of its own, so it is the likeliest one behind its tables; every split of 66 % has these sizes.
     """
     from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
 

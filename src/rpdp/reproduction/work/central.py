@@ -69,7 +69,7 @@ def against_filter(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
 def best_penalty(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Logistic regression without privacy on the published split, its penalty chosen on the *test* records.
 
-    More than any honest run of that model can reach: a ceiling for the methods of the table, not one of them.
+    Not a method of the table: it tells how much the split allows that model without luck.
     """
     from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 

@@ -64,7 +64,7 @@ def one_run(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
 
 
 def _on_unseen(task: Mapping[str, Any], module: nn.Module, values: Tensor) -> float | None:
-    """Accuracy on records that are in no silo and on which no setting was chosen: the published test images of MNIST.
+    """Accuracy on records that are in no silo and chose no setting of these runs: the published test images of MNIST.
 
     The silos are made from the 60,000 training images alone. None for tasks without such records.
     """

@@ -67,7 +67,7 @@ def test_heart_disease_ids_are_line_numbers_of_the_original_file() -> None:
 
 
 def test_the_published_split_of_heart_disease_stays_the_published_one() -> None:
-    """Recomputed with the arguments of Fed-Heart-Disease; the digest notices another random stream."""
+    """Made with the arguments of Fed-Heart-Disease; the digest is our own and notices another random stream."""
     data = load_published_heart_disease()
     assert [(len(silo.train), len(silo.test)) for silo in data.silos.values()] == [
         (199, 104),

@@ -58,8 +58,10 @@ def run_cells(
     chosen = list({cell.home(directory): cell for cell in cells}.items())
     if not force:
         for home, cell in chosen:
-            _take_from_another_profile(cell, home, directory)
-    missing = [(home, cell) for home, cell in chosen if force or not _is_there(cell, home, any_version=any_version)]
+            _take_from_another_profile(cell, home, directory, device)
+    missing = [
+        (home, cell) for home, cell in chosen if force or not _found(cell, home, device, any_version=any_version)
+    ]
     done = len(chosen) - len(missing)
     for _, cell in missing:
         cell.load()  # once, here, and not in every process
@@ -79,22 +81,24 @@ def run_cells(
     return Outcome(tuple(found for found in findings if found is not None), len(chosen) - len(missing))
 
 
-def _take_from_another_profile(cell: Cell, home: Path, directory: Path) -> None:
+def _take_from_another_profile(cell: Cell, home: Path, directory: Path, device: str) -> None:
     """A cell that another profile has computed with the same settings and code need not be computed again."""
-    if _is_there(cell, home, any_version=False):
+    if _found(cell, home, device):
         return
     for profile in PROFILES:
-        found = Finding.read(replace(cell, profile=profile).home(directory))
-        if found is not None and found.skipped is None and found.key == cell.key:
-            replace(found, profile=cell.profile).write(home)
+        theirs = _found(cell, replace(cell, profile=profile).home(directory), device)
+        if theirs is not None:
+            replace(theirs, profile=cell.profile).write(home)
             return
 
 
-def _is_there(cell: Cell, home: Path, *, any_version: bool) -> bool:
+def _found(cell: Cell, home: Path, device: str, *, any_version: bool = False) -> Finding | None:
+    """What was computed before, if it answers the cell."""
     found = Finding.read(home)
-    if found is None or found.skipped is not None:
-        return False
-    return found.answers(cell) if any_version else found.key == cell.key
+    if found is None or found.skipped is not None or found.device != device:
+        return None
+    answers = found.answers(cell) if any_version else found.key == cell.key
+    return found if answers else None
 
 
 def _compute(cell: Cell, device: str) -> Finding:

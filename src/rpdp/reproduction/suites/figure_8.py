@@ -63,11 +63,10 @@ def cells(profile: Profile) -> list[Cell]:
             "budgets",
             f"budgets.{distribution}",
             "federated:budget_sample",
-            {"distribution": distribution, "parameters": parameters, "records": 1000, "seed": 0},
+            {"distribution": distribution, "parameters": "paper", "records": 1000, "seed": 0},
             profile,
         )
         for distribution in DISTRIBUTIONS
-        for parameters in ("paper",)
     ]
     runs = [
         Cell(

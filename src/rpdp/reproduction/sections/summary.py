@@ -23,8 +23,8 @@ INTRODUCTION = (
     "from 100 up). MNIST, CIFAR-10 and SNLI have one split for all seeds, so rates and features were chosen in sight "
     "of the test records that runs are judged on (first trials of the MNIST features also used seed 1); the other "
     "splits of Heart-Disease share their patients. For federated MNIST the 10,000 published test images, which are in "
-    "no silo and had no say in those settings, tell how much that flatters. The networks of table 3 were tuned on other "
-    "training images; its features, table 2 and table 4 on the test images.",
+    "no silo and had no say in those settings, tell how much that flatters. The networks of table 3 were tuned on "
+    "other training images; its features, table 2 and table 4 on the test images.",
     "",
 )
 

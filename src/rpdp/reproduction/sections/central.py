@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -166,7 +167,23 @@ def figure_7(findings: Sequence[Finding]) -> Section:
             *provenance(findings),
         ],
         {"figure-7.svg": draw(panels, columns=3, note=footnote(findings))},
+        [_smallest_first(run(findings))],
     )
+
+
+def _smallest_first(findings: Sequence[Finding]) -> Verdict:
+    """Whether nobody with a larger budget leaves before those with a smaller one."""
+    orders = [
+        [math.inf if step is None else step for _, step in sorted(each.numbers["first_filtered"].items(), key=_level)]
+        for each in findings
+    ]
+    held = sum(order == sorted(order) for order in orders)
+    what = "figure 7: records with smaller budgets are filtered first"
+    return Verdict(what, "yes", f"in {held} of {len(orders)} runs", held == len(orders), better=False)
+
+
+def _level(entry: tuple[str, int | None]) -> float:
+    return float(entry[0])
 
 
 def _step(number: int | None) -> str:

@@ -41,7 +41,19 @@ def figure_2(findings: Sequence[Finding]) -> Section:
             *provenance(findings),
         ],
         {"figure-2.svg": figure},
+        [_one_minimum(found)],
     )
+
+
+def _one_minimum(found: Finding) -> Verdict:
+    """Whether every curve of ε falls, then rises, and ε* grows with q."""
+    curves = found.numbers["epsilon"]
+    turns = [sum((b - a) * (c - b) < 0 for a, b, c in zip(line, line[1:], line[2:], strict=False)) for line in curves]
+    best = found.numbers["best_epsilon"]
+    held = max(turns) <= 1 and best == sorted(best)
+    what = "figure 2: one minimum for each q, and a larger one for a larger q"
+    told = "yes" if held else f"up to {max(turns)} turns"
+    return Verdict(what, "as drawn", told, held, better=False)
 
 
 def figure_5(findings: Sequence[Finding]) -> Section:

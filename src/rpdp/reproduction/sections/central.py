@@ -55,7 +55,7 @@ UNSTATED = (
     "the paper states neither δ, batch, steps nor rate; at δ = 1e-4 the network from a random start gets this far"
 )
 TOO_LITTLE = (
-    "700 of these 1,000 records allow ε ≈ 0.1, too little for 26,010 parameters at δ = 1e-4; the paper states no δ"
+    "half of these 1,000 records allow less than ε = 0.16, too little for 26,010 parameters; the paper states no δ"
 )
 
 

@@ -138,15 +138,15 @@ FIGURE_9 = Suite(
     "Figure 9: budgets by diagnosis, Heart-Disease",
     figure_9,
     sections.figure_9,
-    {"quick": 0.5, "cpu": 0.5, "full": 0.5},
+    {"quick": 0.2, "cpu": 0.2, "full": 0.2},
 )
 TABLE_4 = Suite(
-    "table-4", "Table 4: budgets by class, MNIST", table_4, sections.table_4, {"quick": 3, "cpu": 6, "full": 6}
+    "table-4", "Table 4: budgets by class, MNIST", table_4, sections.table_4, {"quick": 3, "cpu": 10, "full": 10}
 )
 FAIRNESS = Suite(
     "fairness",
     "Fairness: the records of each budget group (ours)",
     fairness,
     sections.fairness,
-    {"quick": 3, "cpu": 4, "full": 4},
+    {"quick": 1, "cpu": 2, "full": 2},
 )

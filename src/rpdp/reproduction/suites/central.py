@@ -124,7 +124,7 @@ def table_3(profile: Profile) -> list[Cell]:
     ]
 
 
-TABLE_2 = Suite("table-2", "Table 2: against Filter", table_2, sections.table_2, {"quick": 8, "cpu": 40, "full": 40})
+TABLE_2 = Suite("table-2", "Table 2: against Filter", table_2, sections.table_2, {"quick": 5, "cpu": 20, "full": 20})
 FIGURE_7 = Suite(
     "figure-7",
     "Figure 7: whom Filter leaves when",
@@ -133,5 +133,5 @@ FIGURE_7 = Suite(
     {"quick": 0, "cpu": 0, "full": 0},
 )
 TABLE_3_SUITE = Suite(
-    "table-3", "Table 3: from budgets to probabilities", table_3, sections.table_3, {"quick": 6, "cpu": 15, "full": 15}
+    "table-3", "Table 3: from budgets to probabilities", table_3, sections.table_3, {"quick": 5, "cpu": 11, "full": 11}
 )

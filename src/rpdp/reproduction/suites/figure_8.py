@@ -100,5 +100,5 @@ SUITE = Suite(
     "Figure 8: the federated evaluation",
     cells,
     sections.section,
-    {"quick": 28, "cpu": 350, "full": 2000},
+    {"quick": 15, "cpu": 110, "full": 2000},
 )

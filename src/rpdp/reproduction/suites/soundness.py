@@ -64,5 +64,5 @@ SUITE = Suite(
     "Soundness: what each method really spends (ours)",
     cells,
     sections.section,
-    {"quick": 3, "cpu": 3, "full": 3},
+    {"quick": 0.5, "cpu": 0.5, "full": 0.5},
 )

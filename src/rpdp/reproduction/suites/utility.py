@@ -100,5 +100,5 @@ SUITE = Suite(
     "Utility: what each means brings on MNIST (ours)",
     all_cells,
     sections.section,
-    {"quick": 7, "cpu": 30, "full": 30},
+    {"quick": 4, "cpu": 12, "full": 12},
 )

@@ -37,6 +37,7 @@ class Verdict:
         met: Whether the goal was reached; None when there is none.
         better: Whether reaching it is better than what was published, not just the same.
         why: If it was missed: the reason.
+        other_model: Whether it was reached with another model, or another start, than the paper's.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Verdict:
     met: bool | None
     better: bool = True
     why: str = ""
+    other_model: bool = False
 
 
 @dataclass(frozen=True)

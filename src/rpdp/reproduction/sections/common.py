@@ -37,6 +37,11 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
     return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
+def spread_of_seeds(values: Sequence[float], digits: int = 4) -> str:
+    """Mean ± standard deviation, and of how many seeds."""
+    return f"{spread(values, digits)} ({len(values)} seed{'s' * (len(values) != 1)})"
+
+
 def mean(values: Sequence[float]) -> float | None:
     """The mean, or None of nothing."""
     return statistics.fmean(values) if values else None

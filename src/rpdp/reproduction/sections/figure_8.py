@@ -37,12 +37,15 @@ METHODS = {
 }
 MODEL = {"mnist-iid": " (linear on fixed features)", "mnist-non-iid": " (linear on fixed features)"}
 DRAWN = ("heart", "mnist-iid", "mnist-non-iid", "cifar10, small network", "snli, linear on fixed features")
+BASELINES = ("minimum", "dropout", "threshold")
 GOALS = {"mnist-iid": 0.95, "mnist-non-iid": 0.90}
 WORDS = {
     "heart": "Heart-Disease, four hospitals, logistic regression, a split for each seed. δ = 1e-3, λ = 1.",
-    "mnist-iid": "MNIST in ten like silos; linear model on fixed features (see `utility`). δ = 1e-4, λ = 0.5, at "
-    "most 7 rounds, σ = 3.",
-    "mnist-non-iid": "MNIST, five classes a silo; the same model and settings.",
+    "mnist-iid": "MNIST in ten silos with like classes; not the paper's network but a linear model on fixed features "
+    "(see `utility`). δ = 1e-4, λ = 0.5, at most 7 of 15 rounds, σ = 3, falling rate, mean of the last four models: "
+    "the same for all methods.",
+    "mnist-non-iid": "MNIST, five classes a silo (the paper names McMahan et al. and no number); the same model and "
+    "settings.",
     "mnist-iid, CNN from strokes": "MNIST-IID with the paper's network (26,010 parameters, all trained), tanh, started "
     "from made-up pen strokes instead of at random (`rpdp.reproduction.data.public_start`).",
     "mnist-non-iid, CNN from strokes": "MNIST, five classes a silo, the same network and start.",
@@ -53,8 +56,8 @@ WORDS = {
     "has 2 rounds of 8 steps and stays near chance (0.10): it shows that the network trains within its budgets, not "
     "who is ahead.",
     "snli, linear on fixed features": "SNLI, direction only and not the paper's model: 10,000 pairs, a linear model "
-    "(3,462 parameters) on features of a frozen encoder of sentences that has seen SNLI; which features, was chosen in "
-    "sight of these test pairs. Chance is 0.33, the largest class 0.38.",
+    "(3,462 parameters) on features of a frozen encoder of sentences that has seen SNLI, so no promise holds; which "
+    "features, was chosen in sight of these test pairs. Chance is 0.33, the largest class 0.38.",
     "snli": "SNLI, direction only: 6,000 pairs, an encoder that has seen SNLI, last layer, pooler and head trained "
     "(1,923,459 parameters). Chance is 0.33, the largest class 0.38: 480 records a silo can hardly outweigh the noise "
     "on so many parameters.",
@@ -67,10 +70,12 @@ def section(findings: Sequence[Finding]) -> Section:
     runs = [finding for finding in done if "federation" in finding.settings]
     lines = [
         "Test accuracy over all silos' test records, final model, mean ± standard deviation over seeds. Budgets "
-        "are the paper's (ε = 0.1 / 1 / 5 for 70 / 20 / 10 % and the two continuous distributions, text "
-        "parameters); *authors* are their published files, whose Pareto and mixture differ a little (privacy.md, "
-        "section 7). All methods of a federation share σ, schedule and accountant; for CIFAR-10 "
-        "and SNLI the other methods were tried with two or three rates, ours with a few more.",
+        "are the paper's (ε = 0.1 / 1 / 5 for 70 / 20 / 10 % and the two continuous distributions, with the parameters "
+        "of the text); *authors* are their published files, made with code whose Pareto has another shape (4, not 1) "
+        "and whose mixture other widths. *Threshold* trains those above a public level, at that level. On "
+        "Heart-Disease our PrivacyFree is ahead of the authors' as well, so splits or optimiser differ too, not only "
+        "the method. All methods of a federation share σ, schedule and accountant; for CIFAR-10 and SNLI the other "
+        "methods were tried with two or three rates, ours with a few more.",
         "",
         *image("figure-8.svg", "budgets and test accuracy over rounds"),
     ]
@@ -79,9 +84,10 @@ def section(findings: Sequence[Finding]) -> Section:
         size = f"{group[0].numbers['records']:,} training records, {footnote(group)}"
         lines += [f"**{name}**: {WORDS.get(name, '')} *({size})*", "", *_table(name, group), *_on_unseen(group)]
         verdicts += _verdicts(name, group)
-    overdrawn = sum(finding.numbers["overdrawn"] for finding in runs if finding.settings["method"] != "privacy_free")
+    private = [finding for finding in runs if finding.settings["method"] != "privacy_free"]
+    overdrawn = sum(finding.numbers["overdrawn"] for finding in private)
     lines += [
-        f"Records over budget in all {len(runs)} runs, PrivacyFree aside: {overdrawn:,}.",
+        f"Records over budget in all {len(private)} private runs, by the accountant of the run: {overdrawn:,}.",
         "",
         *provenance(findings),
     ]
@@ -138,7 +144,9 @@ def _verdicts(name: str, group: Sequence[Finding]) -> list[Verdict]:
             " / ".join(DASH if value is None else f"{value:.4f}" for value in ours.values()),
             not behind,
             why=f"behind with {', '.join(behind)}",
-        )
+            other_model=name in MODEL or "strokes" in name,
+        ),
+        *_ahead_of_baselines(name, group),
     ]
     best = mean(numbers(found.get(("ThreeLevels",), []), "accuracy"))
     if name in GOALS and best is not None:
@@ -151,9 +159,25 @@ def _verdicts(name: str, group: Sequence[Finding]) -> list[Verdict]:
                 f"{best:.4f}{told_unseen}",
                 best >= goal,
                 why="see the ablation below",
+                other_model=True,
             )
         )
     return verdicts
+
+
+def _ahead_of_baselines(name: str, group: Sequence[Finding]) -> list[Verdict]:
+    """The paper's main claim: personal budgets are worth more than one level for all, and than leaving people out."""
+    found = grouped(group, "distribution", "method")
+    told, held = [], True
+    for each in DISTRIBUTIONS:
+        ours, *others = (mean(numbers(found.get((each, method), []), "accuracy")) for method in ("rpdp", *BASELINES))
+        known = [value for value in others if value is not None]
+        if ours is None or not known:
+            return []
+        held = held and ours > max(known)
+        told.append(f"{ours:.4f} against {max(known):.4f}")
+    what = f"figure 8: {name}{MODEL.get(name, '')}; ours ahead of Minimum, Dropout and Threshold"
+    return [Verdict(what, "yes", " / ".join(told), held, better=False, other_model=name in MODEL)]
 
 
 def _figure(done: Sequence[Finding], runs: Sequence[Finding]) -> str:

@@ -127,7 +127,7 @@ def table_3(profile: Profile) -> list[Cell]:
 TABLE_2 = Suite("table-2", "Table 2: against Filter", table_2, sections.table_2, {"quick": 5, "cpu": 20, "full": 20})
 FIGURE_7 = Suite(
     "figure-7",
-    "Figure 7: whom Filter leaves when",
+    "Figure 7: when Filter drops records",
     figure_7_with_less_noise,
     sections.figure_7,
     {"quick": 0, "cpu": 0, "full": 0},

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpdp.reproduction.cell import Cell, Profile
+from rpdp.reproduction.cell import Cell, Finding, Profile
 from tests.files import own_cache, real_data
 
-__all__ = ["own_cache", "real_data", "small_cell"]
+__all__ = ["finding", "own_cache", "real_data", "small_cell"]
 
 
 def small_cell(name: str = "a", profile: Profile = "quick", **changes: Any) -> Cell:
@@ -21,3 +21,20 @@ def small_cell(name: str = "a", profile: Profile = "quick", **changes: Any) -> C
         **changes,
     }
     return Cell("toy", "part", name, "curves:over_orders", settings, profile)
+
+
+def finding(cell: Cell, skipped: str | None = None, **numbers: Any) -> Finding:
+    """What a cell might have found."""
+    return Finding(
+        cell.suite,
+        cell.part,
+        cell.name,
+        cell.profile,
+        cell.settings,
+        numbers,
+        skipped,
+        seconds=1.0,
+        key="k",
+        code="c",
+        device="cpu",
+    )

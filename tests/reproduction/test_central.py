@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from rpdp.experiments.models import paper_cnn
-from rpdp.reproduction.cell import PROFILES, Cell, Finding
+from rpdp.reproduction.cell import PROFILES
 from rpdp.reproduction.data.public_start import scaled_cnn, stroke_started_cnn
 from rpdp.reproduction.data.strokes import draw_strokes
 from rpdp.reproduction.sections import central as sections
 from rpdp.reproduction.suites import central as suites
 from rpdp.reproduction.work.central import best_penalty, estimators
+from tests.reproduction.conftest import finding
 
 if TYPE_CHECKING:
     from rpdp.reproduction.cell import Profile
-
-
-def found(cell: Cell, **numbers: Any) -> Finding:
-    return Finding(
-        cell.suite,
-        cell.part,
-        cell.name,
-        cell.profile,
-        cell.settings,
-        numbers,
-        None,
-        1.0,
-        key="k",
-        code="c",
-        device="cpu",
-    )
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -47,7 +32,7 @@ def test_the_published_split_has_many_seeds_and_other_splits_are_apart(profile: 
 def test_a_missed_goal_says_what_is_reached_without_privacy() -> None:
     accuracies = {"plain SGD": 0.79, "rPDP-SGD (certified)": 0.795, "Filter": 0.78}
     cells = [
-        found(
+        finding(
             cell,
             accuracy=accuracies.get(cell.settings["method"], 0.7),
             seconds_per_step=0.001,
@@ -60,7 +45,7 @@ def test_a_missed_goal_says_what_is_reached_without_privacy() -> None:
         if cell.part == "heart"
     ]
     ceiling = next(cell for cell in suites.table_2("quick") if cell.part == "heart, no privacy")
-    section = sections.table_2([*cells, found(ceiling, accuracy=0.815)])
+    section = sections.table_2([*cells, finding(ceiling, accuracy=0.815)])
     ours = next(verdict for verdict in section.verdicts if "ours" in verdict.what)
     assert (ours.met, "0.8150" in ours.why) == (False, True)
     assert any("0.7900" in line and "0.8150" in line for line in section.lines)

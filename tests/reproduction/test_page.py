@@ -14,6 +14,7 @@ from rpdp.reproduction.published import AUTHORS_FIGURE_8, CLASS_BUDGETS, PAPER_T
 from rpdp.reproduction.sections.common import provenance, spread
 from rpdp.reproduction.suite import Section, Suite
 from rpdp.reproduction.suites import SUITES
+from tests.reproduction.conftest import finding
 
 
 def toy_cells(profile: Profile) -> list[Cell]:
@@ -22,22 +23,6 @@ def toy_cells(profile: Profile) -> list[Cell]:
 
 
 TOY = Suite("toy", "Toy", toy_cells, lambda findings: Section([]), dict.fromkeys(PROFILES, 1.0))
-
-
-def finding(cell: Cell, skipped: str | None = None) -> Finding:
-    return Finding(
-        cell.suite,
-        cell.part,
-        cell.name,
-        cell.profile,
-        cell.settings,
-        {},
-        skipped,
-        seconds=1.0,
-        key="k",
-        code="c",
-        device="cpu",
-    )
 
 
 def known(*cells: Cell) -> dict[tuple[Profile, str, str], Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import logging
@@ -32,7 +33,7 @@ from rpdp.ledger import Ledger
 from . import trials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SILOS = "silo-00,silo-01"
 NO_GRID: Any = None
@@ -62,7 +63,9 @@ def _as_before() -> Iterator[None]:
     """Commands that would have a process of their own leave log and signals of this one alone."""
     log, numbers = logging.getLogger("rpdp"), (signal.SIGTERM, signal.SIGINT)
     level, handlers, signals = log.level, log.handlers[:], [signal.getsignal(number) for number in numbers]
+    wakeup = signal.set_wakeup_fd(-1)
     yield
+    signal.set_wakeup_fd(wakeup)
     log.setLevel(level)
     log.handlers[:] = handlers
     for number, handler in zip(numbers, signals, strict=True):
@@ -176,7 +179,19 @@ def grouped(silo: Path) -> Path:
     return changed
 
 
-def test_serve_until_sigterm(made: Rpdp) -> None:
+def _to_the_process(process: int) -> None:
+    os.kill(process, signal.SIGTERM)
+
+
+def _to_its_youngest_thread(process: int) -> None:
+    """As the system may choose while threads start and end."""
+    thread = max(int(name) for name in os.listdir(f"/proc/{process}/task"))
+    assert thread != process
+    assert ctypes.CDLL(None).tgkill(process, thread, signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("tell", [_to_the_process, _to_its_youngest_thread])
+def test_serve_until_sigterm(made: Rpdp, tell: Callable[[int], None]) -> None:
     silo = Path("f/silos/silo-00")
     socket = silo / "agent.sock"
     words = [executable("rpdp"), "silo", "serve", "silo.toml", "-v"]
@@ -189,9 +204,10 @@ def test_serve_until_sigterm(made: Rpdp) -> None:
             answer = Frame.from_bytes(ask(socket, Frame({"kind": "hello"}).to_bytes(), timeout=30), 0)
             assert (answer.kind, answer.facts["silo"], answer.facts["is_simulation"]) == ("hello", "silo-00", False)
             assert socket.stat().st_mode & 0o777 == 0o600
-        finally:
-            agent.send_signal(signal.SIGTERM)
+            tell(agent.pid)
             _, told = agent.communicate(timeout=60)
+        finally:
+            agent.kill()
     assert agent.returncode == 0, told
     assert f"silo silo-00 listens on {socket.resolve()}" in told
     assert f"asked by user {os.geteuid()}" in told

@@ -11,6 +11,7 @@ import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.output import print_json, say, say_line
+from rpdp.cli.signals import stop_when_told
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 
 if TYPE_CHECKING:
@@ -195,6 +196,5 @@ def _value(text: str) -> int | float | str:
 
 def _until_stopped() -> None:
     stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    stop_when_told(stopped.set)
     stopped.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.output import print_json, say, say_line
+from rpdp.cli.signals import stop_when_told
 
 if TYPE_CHECKING:
     from rpdp.deployment.silofile import SiloFile
@@ -90,6 +90,5 @@ def serve(
     spec = SiloFile.read(file)
     with opened_agent(spec) as agent:
         service = Service(agent, spec.file(spec.silo.socket), group=spec.silo.group)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: service.stop())
+        stop_when_told(service.stop)
         service.serve()

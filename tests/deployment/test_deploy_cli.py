@@ -185,7 +185,7 @@ def _to_the_process(process: int) -> None:
 
 def _to_its_youngest_thread(process: int) -> None:
     """As the system may choose while threads start and end."""
-    thread = max(int(name) for name in os.listdir(f"/proc/{process}/task"))
+    thread = max(int(path.name) for path in Path(f"/proc/{process}/task").iterdir())
     assert thread != process
     assert ctypes.CDLL(None).tgkill(process, thread, signal.SIGTERM) == 0
 

@@ -37,11 +37,10 @@ def runs(profile: Profile, federation: known.Federation) -> list[dict[str, Any]]
     return [dict(cell.settings) for cell in cells(profile) if cell.part == federation.name]
 
 
-@pytest.mark.parametrize("federation", [known.CIFAR, known.SNLI_FEATURES])
-def test_quick_has_all_methods_and_distributions_where_they_are_cheap(federation: known.Federation) -> None:
+@pytest.mark.parametrize("federation", [known.HEART, known.MNIST_IID, known.CIFAR, known.SNLI_FEATURES])
+def test_quick_has_all_methods_and_distributions(federation: known.Federation) -> None:
     found = {(each["distribution"], each["method"]) for each in runs("quick", federation)}
-    slow = {(distribution, "scf") for distribution in DISTRIBUTIONS[1:]}
-    assert found == {(distribution, method) for distribution in DISTRIBUTIONS for method in METHODS} - slow
+    assert found == {(distribution, method) for distribution in DISTRIBUTIONS for method in METHODS}
 
 
 def test_the_papers_models_stay_in_quick() -> None:

@@ -345,6 +345,7 @@ LIMITS = "others can write to it, and so state this silo's limits; `chmod go-w` 
 OPEN_TO_OTHERS = [
     *((f"ledger.db{end}", bit, PRIVATE) for end in ("", ".key", ".inbox") for bit in (0o40, 0o20, 0o10, 4, 2, 1)),
     *(("silo.toml", bit, LIMITS) for bit in (0o20, 2)),
+    *(("budgets.csv", bit, PRIVATE) for bit in (0o40, 0o20, 4, 2)),
 ]
 
 
@@ -353,13 +354,27 @@ OPEN_TO_OTHERS = [
 )
 def test_files_that_others_can_get_at(silo: Given, tmp_path: Path, name: str, bit: int, told: str) -> None:
     """One bit too many is refused with the file's name and what to do; without that bit the agent opens."""
+    tmp_path.chmod(0o755)
     spec, path = silo(), tmp_path.resolve() / name
+    (tmp_path / "budgets.csv").chmod(0o600)
     owner = path.stat().st_mode & 0o700
     path.chmod(owner | bit)
     with pytest.raises(PrivacyRefusal, match=re.escape(f"{path}: {told.format(path=path)}")):
         open_and_close(spec)
     path.chmod(owner)
     open_and_close(spec)
+
+
+@pytest.mark.parametrize("way_in", [0o10, 1])
+def test_budgets_in_a_closed_directory_are_out_of_reach(silo: Given, tmp_path: Path, way_in: int) -> None:
+    """Whatever their own mode; the control opens the directory by one bit."""
+    spec = silo()
+    (tmp_path / "budgets.csv").chmod(0o644)
+    tmp_path.chmod(0o700)
+    open_and_close(spec)
+    tmp_path.chmod(0o700 | way_in)
+    with pytest.raises(PrivacyRefusal, match=r"budgets\.csv: others can get at it"):
+        open_and_close(spec)
 
 
 def test_the_limits_may_be_read_by_everybody(silo: Given) -> None:

@@ -23,6 +23,7 @@ from rpdp.training import require_private as require_private_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from rpdp.deployment.silofile import ModelSection, SiloFile
     from rpdp.ledger import Ledger
@@ -36,7 +37,7 @@ def opened_agent(spec: SiloFile) -> Iterator[Agent]:
     records, ids = _data(spec)
     for name, model in zip(spec.models, models, strict=True):
         _require_fitting(spec, name, model, records)
-    budgets = BudgetTable.read(spec.file(spec.silo.budgets))
+    budgets = _budgets(spec.file(spec.silo.budgets))
     with _ledger(spec) as ledger:
         silo = Silo(spec.silo.name, records, budgets, policy=spec.policy.policy(), record_ids=ids, account=ledger)
         ledger.left(silo.budgets, spec.policy.lifetime_delta)  # every record has an account, or it is told now
@@ -57,6 +58,14 @@ def opened_agent(spec: SiloFile) -> Iterator[Agent]:
 def record_ids(spec: SiloFile) -> list[str]:
     """The ids of the silo's records."""
     return _data(spec)[1]
+
+
+def _budgets(path: Path) -> BudgetTable:
+    """The silo's budgets, from a file that is out of the reach of others by its own mode or its directory's."""
+    table = BudgetTable.read(path)
+    if path.parent.stat().st_mode & 0o011:
+        require_private(path)
+    return table
 
 
 def _randomness(spec: SiloFile) -> Callable[[], Randomness]:

@@ -38,11 +38,15 @@ def python(tmp_path: Path, code: str, *arguments: str) -> Process:
     return Process(command, environment={}, directory=tmp_path, log=tmp_path / "logs" / "it.log")
 
 
+def gone_now(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 def gone(pid: int) -> bool:
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+        if gone_now(pid):
             return True
         time.sleep(0.05)
     return False
@@ -81,6 +85,39 @@ def test_orphans(tmp_path: Path) -> None:
         process.stop()
         assert gone(child)
         assert bystander.exit_code is None
+
+
+# Starts the script that is named, as `rpdp deploy up` starts its processes, and lives on.
+STARTER = """
+import sys, time
+from pathlib import Path
+from rpdp.deployment.processes import Process
+here = Path(sys.argv[1])
+process = Process([sys.executable, *sys.argv[2:]], environment={}, directory=here, log=here / "inner.log")
+process.wait_until(lambda: len(process.descendants()) == 1, timeout=20, what="started")
+print(process.pid, *process.descendants(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_starter(tmp_path: Path) -> None:
+    """Nobody is left to stop what it started, but the guard; what others started goes on."""
+    inner = tmp_path / "family.py"
+    inner.write_text(FAMILY)
+    bystander, child = family(tmp_path)
+    with bystander, python(tmp_path, STARTER, str(tmp_path), str(inner)) as starter:
+        started = len(starter.output())
+        starter.wait_until(lambda: "\n" in starter.output()[started:], timeout=30, what="started")
+        pids = [int(word) for word in starter.output()[started:].split()]
+        assert len(pids) == 2
+        assert not any(map(gone_now, pids))
+        os.kill(starter.pid, signal.SIGKILL)
+        left = [pid for pid in pids if not gone(pid)]
+        for pid in left:  # even where the guard fails, the test leaves nobody behind
+            os.kill(pid, signal.SIGKILL)
+        assert left == []
+        assert bystander.exit_code is None
+        assert not gone_now(child)
 
 
 def test_a_process_that_dies_names_its_log(tmp_path: Path) -> None:

@@ -3,17 +3,21 @@
 Flower's processes start others, some in a session of their own, and these outlive a killed parent for a while. So each
 process gets a mark in its environment, which all its descendants inherit: stopping ends exactly the processes with this
 mark, each by its own id. (Where there is no /proc the mark cannot be read; Flower's own watchdogs then end the rest.)
+If this process is killed itself, `rpdp.deployment.guard` does the same.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import signal
 import socket
 import subprocess
+import sys
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -38,6 +42,7 @@ class Process:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             self._log_start = output.tell()
+            _tell_guard(self._mark)
             self._popen = subprocess.Popen(  # noqa: S603 (the command is ours)
                 command,
                 env={**environment, _MARK: self._mark},
@@ -104,12 +109,22 @@ class Process:
 
     def descendants(self) -> list[int]:
         """Ids of the running processes that it started, directly or not, also after its own end."""
-        mark = f"{_MARK}={self._mark}".encode()
-        return [pid for pid in _running() if pid != self.pid and mark in _environment(pid)]
+        return [pid for pid in _marked({self._mark}) if pid != self.pid]
 
     def _last_words(self) -> str:
         words = self.output().strip()
         return f"; its log is {self.log}" + (f" and ends with:\n{words[-_LAST_WORDS:]}" if words else " (empty)")
+
+
+def end_marked(marks: set[str], grace: float) -> None:
+    """SIGTERM for all processes that carry one of the marks, SIGKILL for those that are left after `grace` seconds."""
+    deadline = time.monotonic() + grace
+    number = signal.SIGTERM
+    while left := _marked(marks):
+        _signal(left, number)
+        while _marked(marks) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        number = signal.SIGKILL
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -132,6 +147,34 @@ def require_free_port(host: str, port: int) -> None:
 
 def _socket(host: str) -> socket.socket:
     return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+
+
+def _tell_guard(mark: str) -> None:
+    """Before there is a process with this mark."""
+    pipe = _guard().stdin
+    assert pipe is not None
+    with suppress(BrokenPipeError):  # somebody has ended the guard; what was started is stopped as ever
+        pipe.write(f"{mark}\n".encode())
+        pipe.flush()
+
+
+@cache
+def _guard() -> subprocess.Popen[bytes]:
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "rpdp.deployment.guard"],
+        env={name: value for name, value in os.environ.items() if name != _MARK},  # it outlives who started us
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    atexit.register(guard.communicate)  # closes the pipe
+    return guard
+
+
+def _marked(marks: set[str]) -> list[int]:
+    wanted = {f"{_MARK}={mark}".encode() for mark in marks}
+    return [pid for pid in _running() if wanted.intersection(_environment(pid))]
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

@@ -1,110 +1,144 @@
-"""The audit of a deployed silo by its steward: a live agent behind its socket, a production ledger, secure randomness.
+"""The audit of a silo that is served as in a deployment: a live agent behind its socket, a production ledger.
 
 The auditor sees released bytes and nothing else. False alarms: at most 1e-6 a run.
 """
 
 from __future__ import annotations
 
+import logging
+import tempfile
 import threading
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import torch
+import pytest
 
-from rpdp.audit import Canaries, CanaryLaw, Tally, analyse, canary_budgets, plant, round_observation
-from rpdp.federation import Policy, Silo, Update, local, model_fingerprint
-from rpdp.federation.agent.agent import Agent, AllowedModel, Timing
-from rpdp.federation.agent.client import ask
-from rpdp.federation.agent.protocol import Frame
-from rpdp.federation.agent.service import Service
-from rpdp.federation.coordinator import Coordinator, Settings
+from rpdp import Schedule
+from rpdp.audit import audit_served
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+from rpdp.federation import Silo
 from rpdp.ledger import Ledger
-from rpdp.sampling import Secure, Seeded
-from rpdp.training import FlatModel, StepSettings
-from tests.audit.world import make_public
+from tests.audit.world import make_public, mutant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
-
     from rpdp.audit import AuditResult
+    from rpdp.ledger.verification import Verification
 
 GROUPS = (0.5, 5.0)
 
 
-class Listening:
-    """A link over the agent's socket that keeps every released update."""
-
-    def __init__(self, socket: Path) -> None:
-        self._socket = socket
-        self.updates: list[Update] = []
-
-    def addresses(self) -> dict[str, str]:
-        return {"far": ""}
-
-    def ask(self, requests: Mapping[str, bytes], timeout: float) -> dict[str, bytes]:
-        answers = {address: ask(self._socket, sent, timeout=timeout) for address, sent in requests.items()}
-        for answer in answers.values():
-            frame = Frame.from_bytes(answer, len(answer))
-            if frame.kind == "update":
-                self.updates.append(Update.from_bytes("far", frame.payload))
-        return answers
+@pytest.fixture(autouse=True)
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary directories are made; nothing of a served silo is left, whatever happened."""
+    folder = tmp_path_factory.mktemp("t")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert not list(folder.glob("**/rpdp-*"))
+    assert not [thread for thread in threading.enumerate() if thread.name == "served silo"]
+    assert logging.getLogger("rpdp.silo").handlers == []
+    assert logging.getLogger("rpdp.silo").propagate
 
 
-def audited(folder: Path) -> AuditResult:
-    """Canaries as the records of a served silo, a whole run over its socket, and what its bytes tell."""
-    canaries = Canaries.flip(GROUPS, 10_000, Secure())
-    plain = make_public()
-    planted = plant(canaries, plain.clip_norm)
-    public = replace(plain, model_fingerprint=model_fingerprint(planted.model))
-    budgets = canary_budgets(canaries)
-    with Ledger.create(folder / "ledger.db", budgets, kind="production", lifetime_delta=public.delta) as ledger:
-        silo = Silo("far", planted.records, budgets, policy=Policy.of(public), account=ledger)
-        agent = Agent(silo, [AllowedModel(planted.model, planted.loss)], Secure, Timing(None))
-        service = Service(agent, folder / "agent.sock")
-        thread = threading.Thread(target=service.serve)
-        thread.start()
-        try:
-            while not (folder / "agent.sock").exists():
-                threading.Event().wait(0.01)
-            link = Listening(folder / "agent.sock")
-            start = FlatModel(planted.model).values.data.clone()
-            Coordinator(
-                "audit",
-                public,
-                torch.zeros_like(start),
-                ["far"],
-                link,
-                Settings(deadline=60.0),
-                checkpoint=folder / "checkpoint",
-                heads=folder / "heads.json",
-            ).go()
-        finally:
-            service.stop()
-            thread.join(30.0)
-        assert ledger.verify().is_good
-    q = public.curve.sampling_probability(canaries.groups)
-    laws = [CanaryLaw(float(one), public.noise_multiplier, public.schedule.local_steps) for one in q]
-    tally = Tally(canaries, laws)
-    for update in link.updates:
-        tally.add(round_observation(update, planted, public))
-    return analyse(tally, public, len(link.updates), 0.95, Seeded(7).child("audit", "design"))
+def small(**settings: Any) -> AuditResult:
+    """A few canaries."""
+    return audit_served(make_public(), **{"groups": GROUPS, "per_group": 300, **settings})
 
 
-def test_a_deployed_agent_passes(tmp_path: Path) -> None:
-    result = audited(tmp_path)
-    assert result.view == "rounds"
+def test_a_served_silo_passes(place: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    files: set[str] = set()
+
+    def on_round(done: int, total: int) -> None:
+        seen.append((done, total))
+        files.update(path.name for path in place.glob("rpdp-*/*"))
+
+    result = audit_served(make_public(), groups=GROUPS, per_group=10_000, on_round=on_round)
     assert result.passed
-    assert all(group.bound.epsilon <= group.epsilon for group in result.groups)
+    assert (result.view, result.observations, result.kernel, result.records) == ("rounds", 4, "ghost", 0)
+    assert all(0.0 < group.bound.epsilon <= group.epsilon for group in result.groups[1:])
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert {"agent.sock", "ledger.db"} <= files
+    assert (result.seed, result.ledger, result.is_simulation) == (None, (), False)
+    assert result.verdict()[-1] == "Its ledger verifies."
 
 
-def test_one_with_too_little_noise_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(clip_norm: float, noise_multiplier: float, normaliser: float, micro_batch: int) -> StepSettings:
-        return StepSettings(clip_norm, 0.9 * noise_multiplier, normaliser, micro_batch)
-
-    monkeypatch.setattr(local, "StepSettings", careless)
-    result = audited(tmp_path)
+def test_one_with_too_little_noise_does_not() -> None:
+    with mutant("σ × 0.9"):
+        result = audit_served(make_public(), groups=GROUPS, per_group=10_000)
     assert not result.passed
     assert result.p_value < 1e-6
+
+
+def test_two_audits_never_see_the_same() -> None:
+    assert small().tests != small().tests
+
+
+def test_participation_by_coin() -> None:
+    """That no round is joined has probability 5e-7."""
+    public = make_public(Schedule(12, 2, participation=0.7))
+    result = audit_served(public, groups=GROUPS, per_group=300)
+    assert result.passed
+    assert result.joined == result.observations
+
+
+def test_a_ledger_that_does_not_verify_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Ledger.verify
+
+    def tampered(self: Ledger) -> Verification:
+        with self.database.transaction():
+            self.database.rows("UPDATE outbox SET payload = x'00'")
+        return honest(self)
+
+    monkeypatch.setattr(Ledger, "verify", tampered)
+    result = small()
+    assert result.conforms
+    assert not result.broken
+    assert not result.passed
+    assert result.ledger
+    assert result.verdict()[-1].startswith("ITS LEDGER DOES NOT VERIFY: bulk: ")
+
+
+def test_a_round_that_is_never_released_makes_it_no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Silo.train
+
+    def failing(self: Silo, announcement: Any, *more: Any) -> Any:
+        if announcement.round == 2:
+            raise MemoryError("no room")
+        return honest(self, announcement, *more)
+
+    monkeypatch.setattr(Silo, "train", failing)
+    with pytest.raises(RpdpError, match=r"joined 4 rounds and released 3 updates.*round 2 could not be trained.*room"):
+        small()
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
+def test_nothing_is_left_after_an_interruption(interruption: type[BaseException]) -> None:
+    """The fixture looks."""
+
+    def on_round(done: int, total: int) -> None:
+        raise interruption
+
+    with pytest.raises(interruption):
+        small(on_round=on_round)
+
+
+def test_what_no_agent_serves_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"served silo reads .* plain SGD only, not with momentum = 0.9; leave --served"
+    ):
+        audit_served(make_public(momentum=0.9), groups=GROUPS)
+    with pytest.raises(PrivacyRefusal, match=r"was not admitted \(audited: policy\).*micro_batch=16 is below 256"):
+        audit_served(make_public(micro_batch=16), groups=GROUPS, per_group=300)
+    with pytest.raises(InputError, match=r"confidence=1\.5"):
+        small(confidence=1.5)
+
+
+def test_a_path_that_is_too_long_for_a_socket(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = place / ("x" * 90)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with pytest.raises(InputError, match="choose a shorter path: set TMPDIR"):
+        small()
+    deep.rmdir()

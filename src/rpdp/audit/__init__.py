@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rpdp.audit.run_audit import RunAudit as RunAudit
     from rpdp.audit.run_audit import audit_run as audit_run
     from rpdp.audit.run_audit import audit_run_model as audit_run_model
+    from rpdp.audit.served import audit_served as audit_served
     from rpdp.audit.silo_audit import Subject as Subject
     from rpdp.audit.silo_audit import audit_silo as audit_silo
     from rpdp.audit.store import read_audit as read_audit
@@ -54,6 +55,7 @@ _HOME_OF = {
     "audit_model": "rpdp.audit.membership",
     "audit_run": "rpdp.audit.run_audit",
     "audit_run_model": "rpdp.audit.run_audit",
+    "audit_served": "rpdp.audit.served",
     "audit_silo": "rpdp.audit.silo_audit",
     "canary_budgets": "rpdp.audit.canaries",
     "go_through": "rpdp.audit.observe",

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from rpdp.sampling import Randomness
 
 
+def require_confidence(confidence: float) -> None:
+    """Refuse what is no probability."""
+    if not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence={confidence} must lie strictly between 0 and 1")
+
+
 def analyse(tally: Tally, public: PublicPlan, joined: int, confidence: float, randomness: Randomness) -> AuditResult:
     """ε_L of every group and all conformance tests, from observations, however they were obtained.
 

@@ -68,8 +68,8 @@ def round_observation(update: Update, planted: Planted, public: PublicPlan) -> N
     return planted.observed(update.change) * -scale
 
 
-def require_sums(public: PublicPlan) -> None:
-    """Refuse a recipe whose updates are not plain sums of releases."""
+def require_sums(public: PublicPlan, who: str = "view='rounds'", way_out: str = "use view='steps'") -> None:
+    """Refuse a recipe whose updates are not plain sums of releases; `who` reads them, `way_out` is what to do."""
     recipe = public.recipe
     named = {
         f"optimiser = {recipe.optimiser}": recipe.optimiser != "sgd",
@@ -79,6 +79,6 @@ def require_sums(public: PublicPlan) -> None:
     reasons = [name for name, is_so in named.items() if is_so]
     if reasons:
         raise InputError(
-            f"view='rounds' reads an update as the sum of its steps, which holds for plain SGD only, not with "
-            f"{', '.join(reasons)}; use view='steps', or audit the same run with optimiser = \"sgd\" and no momentum"
+            f"{who} reads an update as the sum of its steps, which holds for plain SGD only, not with "
+            f'{", ".join(reasons)}; {way_out}, or audit the same run with optimiser = "sgd" and no momentum'
         )

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from rpdp.audit.membership import MembershipResult
     from rpdp.audit.others import OthersReport
+    from rpdp.audit.result import AuditResult
     from rpdp.audit.run_audit import ModelAudit, RunAudit
+
+VIOLET = cycle(4)[-1]
 
 _LEAST_P = 1e-30
 """Smaller p-values are drawn here."""
@@ -41,32 +44,61 @@ def canary_section(audit: RunAudit) -> list[str]:
         heading("How it was done"),
         definitions(
             [
-                (
-                    "What",
-                    "A simulation with made-up records, canaries, through the silo's own code. No ledger is touched.",
-                ),
-                ("Attacker", _ATTACKERS[alone.view]),
+                ("What", _WHAT if audit.served is None else _WHAT_SERVED),
+                ("Attacker", _attacker(audit)),
                 ("ε_L", f"Lower bounds on ε that hold all together with confidence {100 * audit.confidence:.4g} %."),
                 (
                     "Conformance",
                     f"Of an honest build it is denied with probability at most {FALSE_ALARM:g} in each part.",
                 ),
-                (
-                    "Rounds",
-                    f"{alone.joined} of {alone.rounds} joined, {alone.observations:,} observations of each canary.",
-                ),
+                ("Rounds", _rounds(audit)),
                 ("Mechanism", f"σ = {alone.noise_multiplier:.6g}, δ = {alone.delta:g}, method {audit.method}."),
-                ("Kernel", f"{audit.beside.kernel} beside the records, {alone.kernel} alone."),
-                ("Plan", f"fingerprints {audit.beside.plan} and {alone.plan}; seed {alone.seed}."),
+                ("Kernel", _kernels(audit)),
+                ("Plan", _plans(audit)),
             ]
         ),
     ]
 
 
+_WHAT = "A simulation with made-up records, canaries, through the silo's own code. No ledger is touched."
+_WHAT_SERVED = (
+    "Made-up records, canaries, through the silo's own code. Beside records and alone it is a simulation: no ledger is "
+    "touched. Served it is none: an agent behind its socket, secure randomness, and a production ledger of its own, of "
+    "canaries alone, which was removed afterwards. No account of a real record changed."
+)
 _ATTACKERS = {
     "steps": "Sees the release of every local step, the strongest there is.",
     "rounds": "Sees the updates that leave the silo.",
 }
+
+
+def _attacker(audit: RunAudit) -> str:
+    served = "" if audit.served is None else f" Served: {_ATTACKERS[audit.served.view].lower()}"
+    return _ATTACKERS[audit.alone.view] + served
+
+
+def _rounds(audit: RunAudit) -> str:
+    def told(part: AuditResult) -> str:
+        return f"{part.joined} of {part.rounds} joined, {part.observations:,} observations of each canary."
+
+    return told(audit.alone) + ("" if audit.served is None else f" Served: {told(audit.served)}")
+
+
+def _kernels(audit: RunAudit) -> str:
+    served = "" if audit.served is None else f", {audit.served.kernel} served"
+    return f"{audit.beside.kernel} beside the records, {audit.alone.kernel} alone{served}."
+
+
+def _plans(audit: RunAudit) -> str:
+    *first, last = (part.plan for part in audit.parts)
+    unseeded = "" if audit.served is None else ", served none"
+    return f"fingerprints {', '.join(first)} and {last}; seed {audit.alone.seed}{unseeded}."
+
+
+def _drawn(audit: RunAudit) -> list[tuple[AuditResult, str, str]]:
+    """The parts, the sharpest first, with their names and colours."""
+    parts = [(audit.alone, "alone", BLUE), (audit.beside, "beside records", ORANGE)]
+    return parts if audit.served is None else [*parts, (audit.served, "served", VIOLET)]
 
 
 def bound_card(audit: RunAudit) -> Card:
@@ -78,9 +110,9 @@ def bound_card(audit: RunAudit) -> Card:
     if any(group.allowed > group.epsilon * 1.001 for group in audit.alone.groups):
         allowed = [group.allowed for group in audit.alone.groups]
         figure.add_bar(x=names, y=allowed, name="allowed given the rounds joined", marker={"color": GREY})
-    for part, name, colour in ((audit.alone, "proven, alone", BLUE), (audit.beside, "proven, beside records", ORANGE)):
+    for part, name, colour in _drawn(audit):
         proven = [group.bound.epsilon for group in part.groups]
-        figure.add_bar(x=names, y=proven, name=name, marker={"color": colour})
+        figure.add_bar(x=names, y=proven, name=f"proven, {name}", marker={"color": colour})
     figure.update_xaxes(type="category")
     figure.update_layout(barmode="group")
     in_report(figure, x="budget group ε", y="ε")
@@ -93,7 +125,7 @@ def bound_card(audit: RunAudit) -> Card:
 def tests_card(audit: RunAudit) -> Card:
     """p-values of all conformance tests."""
     figure = blank()
-    for part, name, colour in ((audit.beside, "beside records", ORANGE), (audit.alone, "alone", BLUE)):
+    for part, name, colour in _drawn(audit):
         shown = [max(_LEAST_P, test.p_value) for test in part.tests]
         names = [test.name for test in part.tests]
         mark = {"color": colour, "size": 9}
@@ -102,7 +134,7 @@ def tests_card(audit: RunAudit) -> Card:
     figure.add_vline(x=limit, line={"color": GREEN, "dash": "dash"})
     figure.update_yaxes(type="category", autorange="reversed")
     in_report(figure, x="p-value", y="", height=120 + 22 * len(audit.alone.tests))
-    lowest = min([limit / 100.0, *(test.p_value for part in (audit.alone, audit.beside) for test in part.tests)])
+    lowest = min([limit / 100.0, *(test.p_value for part in audit.parts for test in part.tests)])
     axis = {"type": "log", "exponentformat": "power", "range": [log10(max(_LEAST_P, lowest)) - 0.5, 0.3]}
     figure.update_xaxes(**axis)
     text = "Left of the dashed line a test speaks against the build. An honest build scatters evenly between 0 and 1."
@@ -111,6 +143,7 @@ def tests_card(audit: RunAudit) -> Card:
 
 def _groups_table(audit: RunAudit) -> str:
     columns = ["budget ε", "q", "allowed", "proven alone", "expected", "proven beside", "right guesses alone"]
+    columns += [] if audit.served is None else ["proven served"]
     rows, alarms = [], set()
     for number, (alone, beside) in enumerate(zip(audit.alone.groups, audit.beside.groups, strict=True)):
         rows.append(
@@ -125,6 +158,9 @@ def _groups_table(audit: RunAudit) -> str:
             ]
         )
         alarms |= {(number, column) for column, group in ((3, alone), (5, beside)) if group.is_broken}
+        if audit.served is not None:
+            rows[-1].append(audit.proven_served()[number])
+            alarms |= {(number, len(columns) - 1)} if audit.served.groups[number].is_broken else set()
     caption = "Expected: what an honest build leads to, about. It grows with the number of canaries."
     return table([Column(name) for name in columns], rows, caption=caption, alarms=frozenset(alarms))
 

@@ -59,8 +59,9 @@ class AuditResult:
         records: Ordinary records of the silo beside the canaries.
         kernel: Which kernel computed the clipped sums.
         plan: Fingerprint of the audited public plan.
-        seed: Of the simulation.
+        seed: Of the simulation; None where randomness was secure.
         seconds: How long it took.
+        ledger: What the verification of the silo's ledger found wrong; None in a simulation, which has no ledger.
     """
 
     view: View
@@ -77,6 +78,7 @@ class AuditResult:
     plan: str
     seed: int | None
     seconds: float
+    ledger: tuple[str, ...] | None = None
 
     @property
     def canaries(self) -> int:
@@ -99,9 +101,14 @@ class AuditResult:
         return tuple(group for group in self.groups if group.is_broken)
 
     @property
+    def is_simulation(self) -> bool:
+        """Whether it was one: seeded, and without a ledger. Either way no real record is charged."""
+        return self.ledger is None
+
+    @property
     def passed(self) -> bool:
-        """No broken promise, and no departure from the plan."""
-        return self.conforms and not self.broken
+        """No broken promise, no departure from the plan, and nothing wrong with the ledger."""
+        return self.conforms and not self.broken and not self.ledger
 
     @property
     def suspects(self) -> tuple[Test, ...]:
@@ -111,7 +118,7 @@ class AuditResult:
 
     def verdict(self) -> list[str]:
         """The result in plain words."""
-        return [*self._about_promises(), *self._about_conformance()]
+        return [*self._about_promises(), *self._about_conformance(), *self._about_ledger()]
 
     def _about_promises(self) -> list[str]:
         sure = f"confidence {100.0 * self.confidence:.4g} %"
@@ -146,12 +153,24 @@ class AuditResult:
             f"told so once in {1 / FALSE_ALARM:,.0f} audits): {worst}{more}. Budgets cannot be trusted until it does."
         ]
 
+    def _about_ledger(self) -> list[str]:
+        if self.ledger is None:
+            return []
+        if not self.ledger:
+            return ["Its ledger verifies."]
+        more = f" and {len(self.ledger) - 4} more" if len(self.ledger) > 4 else ""
+        return [
+            f"ITS LEDGER DOES NOT VERIFY: {'; '.join(self.ledger[:4])}{more}. Its bookings cannot be trusted until it "
+            "does."
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         own = {name: value for name, value in vars(self).items() if name not in ("groups", "tests")}
         groups = [{**asdict(group), "broken": group.is_broken} for group in self.groups]
         return {
             **own,
+            "is_simulation": self.is_simulation,
             "passed": self.passed,
             "conforms": self.conforms,
             "p_value": self.p_value,

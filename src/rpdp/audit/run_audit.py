@@ -1,4 +1,4 @@
-"""The audit of a run file: twice, because no single set-up is both faithful and sharp.
+"""The audit of a run file: twice, because no single set-up is both faithful and sharp; a third time if asked for.
 
 *Beside the records*: a thousand canaries of each group among the real records of one silo, in the run's own model.
 Every step computes what a step of the run computes, so this is the faithful part; conformance needs no more canaries.
@@ -6,7 +6,12 @@ Every step computes what a step of the run computes, so this is the faithful par
 *Alone*: a hundred thousand canaries of each group without model and records, through the same plan, sampler, kernel,
 clipping, noise and release. This is the sharp part: a lower bound on ε needs numbers.
 
-Both are simulations. Ledgers named in the run file are not opened, and no account of a real record changes.
+Both are simulations.
+
+*Served*, if asked for: canaries as the records of a silo that is served as in a deployment, see `rpdp.audit.served`. No
+simulation, and the only part with a ledger, its own, of canaries alone.
+
+Ledgers named in the run file are not opened, and no account of a real record changes.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpdp.audit.membership import RUNS, MembershipResult, audit_model
 from rpdp.audit.others import OthersReport, advice, others_choose
+from rpdp.audit.served import SERVED, audit_served
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, PER_GROUP, Subject, audit_silo
 from rpdp.checks import require_choice
 from rpdp.errors import InputError
@@ -39,45 +45,64 @@ BESIDE = 1_000
 
 @dataclass(frozen=True)
 class RunAudit:
-    """Both parts of the audit of a run.
+    """All parts of the audit of a run.
 
     Attributes:
         method: Of the run.
         silo: Whose records the canaries were planted beside.
         beside: The faithful part.
         alone: The sharp part.
+        served: The part as in a deployment, if it was asked for.
     """
 
     method: str
     silo: str
     beside: AuditResult
     alone: AuditResult
+    served: AuditResult | None = None
+
+    @property
+    def parts(self) -> tuple[AuditResult, ...]:
+        """Two, or three."""
+        return (self.beside, self.alone) if self.served is None else (self.beside, self.alone, self.served)
 
     @property
     def passed(self) -> bool:
-        """Whether neither part found anything."""
-        return self.beside.passed and self.alone.passed
+        """Whether no part found anything."""
+        return all(part.passed for part in self.parts)
 
     @property
     def confidence(self) -> float:
-        """With which all lower bounds of both parts hold together."""
-        return self.beside.confidence + self.alone.confidence - 1.0
+        """With which all lower bounds of all parts hold together."""
+        return sum(part.confidence for part in self.parts) - (len(self.parts) - 1)
 
     def verdict(self) -> list[str]:
-        """Both parts in plain words."""
+        """All parts in plain words."""
         beside, alone = self.beside, self.alone
         named = {
             f"Beside {beside.records:,} records of silo {self.silo}, with {beside.canaries:,} canaries": beside,
             f"Alone, with {alone.canaries:,} canaries": alone,
         }
+        if self.served is not None:
+            named[f"Served as in a deployment, with {self.served.canaries:,} canaries"] = self.served
         return [f"{name}: {' '.join(part.verdict())}" for name, part in named.items()]
 
+    def proven_served(self) -> list[str]:
+        """ε proven of each group, served; its own coin may let it join other rounds, and then another ε is allowed."""
+        if self.served is None:
+            return []
+        pairs = zip(self.served.groups, self.alone.groups, strict=True)
+        return [
+            f"{own.bound.epsilon:.3g}" + ("" if own.allowed == alone.allowed else f" (allowed {own.allowed:.3g})")
+            for own, alone in pairs
+        ]
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Plain values. With a served part it is no simulation, though still no account of a real record changed."""
         return {
             "format": FORMAT,
             "kind": "canaries",
-            "is_simulation": True,
+            "is_simulation": all(part.is_simulation for part in self.parts),
             "method": self.method,
             "silo": self.silo,
             "passed": self.passed,
@@ -85,6 +110,7 @@ class RunAudit:
             "verdict": self.verdict(),
             "beside": self.beside.to_json(),
             "alone": self.alone.to_json(),
+            "served": None if self.served is None else self.served.to_json(),
         }
 
 
@@ -97,6 +123,7 @@ def audit_run(
     groups: Sequence[float] = GROUPS,
     per_group: int = PER_GROUP,
     view: View = "steps",
+    served: bool = False,
     on_round: Callable[[str, int, int], None] | None = None,
 ) -> RunAudit:
     """Audit the run that a run file describes.
@@ -107,27 +134,50 @@ def audit_run(
         seed: Of the simulation.
         silo: Whose records to plant canaries beside; by default the one with the most.
         groups: ε of each group.
-        per_group: Canaries of each group, alone; beside the records there are at most a thousand.
-        view: See `audit_silo`.
+        per_group: Canaries of each group, alone; beside the records there are at most a thousand, served ten thousand.
+        view: See `audit_silo`; of the first two parts.
+        served: Whether to serve a silo as well, as in a deployment.
         on_round: Told the part, rounds done and rounds in all.
     """
+    if served:
+        _require_servable(settings.method)
     built = _built(spec, settings, seed)
     subject = subject_of(built, silo)
     bare = Subject(subject.public, subject.name, subject.planner, subject.kind)
-    confidence = 1.0 - (1.0 - CONFIDENCE) / 2.0
+    confidence = 1.0 - (1.0 - CONFIDENCE) / (3.0 if served else 2.0)
+
+    def told(name: str) -> Callable[[int, int], None]:
+        return lambda done, total: None if on_round is None else on_round(name, done, total)
 
     def part(name: str, one: Subject, count: int) -> AuditResult:
-        def told(done: int, total: int) -> None:
-            if on_round is not None:
-                on_round(name, done, total)
-
         return audit_silo(
-            one, groups=groups, per_group=count, seed=seed, view=view, confidence=confidence, on_round=told
+            one, groups=groups, per_group=count, seed=seed, view=view, confidence=confidence, on_round=told(name)
+        )
+
+    def as_deployed() -> AuditResult:
+        count = min(per_group, SERVED)
+        return audit_served(
+            subject.public,
+            name=subject.name,
+            groups=groups,
+            per_group=count,
+            confidence=confidence,
+            on_round=told("served"),
         )
 
     with _quietly():
+        last = as_deployed() if served else None  # first, because its agent may refuse
         beside = part("beside the records", subject, min(per_group, BESIDE))
-        return RunAudit(settings.method, subject.name, beside, part("alone", bare, per_group))
+        return RunAudit(settings.method, subject.name, beside, part("alone", bare, per_group), last)
+
+
+def _require_servable(method: str) -> None:
+    """Refuse what no agent serves: it plans with its silo's own certified estimator, and takes no other planner."""
+    if method != "rpdp":
+        raise InputError(
+            f"method {method} is for simulations only, so no silo can be served with it; use --method rpdp, or leave "
+            "--served out"
+        )
 
 
 @dataclass(frozen=True)

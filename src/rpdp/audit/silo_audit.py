@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.audit.analysis import analyse
+from rpdp.audit.analysis import analyse, require_confidence
 from rpdp.audit.canaries import Canaries, canary_budgets
 from rpdp.audit.law import CanaryLaw
 from rpdp.audit.observe import go_through, require_sums, round_observation, step_observation, watched
@@ -94,8 +94,7 @@ def audit_silo(
     """
     began = time.perf_counter()
     require_choice("view", view, VIEWS)
-    if not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence={confidence} must lie strictly between 0 and 1")
+    require_confidence(confidence)
     require_count("seed", seed, least=0)
     if view == "rounds":
         require_sums(subject.public)

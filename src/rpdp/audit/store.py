@@ -29,8 +29,9 @@ def read_audit(path: Path) -> RunAudit:
         value = json.loads(path.read_text(encoding="utf-8"))
         if (value["format"], value["kind"]) != (FORMAT, "canaries"):
             raise InputError(f"{path}: not an audit with canaries of format {FORMAT}")
-        parts = [_result(value[name]) for name in ("beside", "alone")]
-        return RunAudit(value["method"], value["silo"], *parts)
+        beside, alone = (_result(value[name]) for name in ("beside", "alone"))
+        served = value.get("served")  # audits of earlier versions have none
+        return RunAudit(value["method"], value["silo"], beside, alone, None if served is None else _result(served))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
@@ -38,9 +39,14 @@ def read_audit(path: Path) -> RunAudit:
 
 
 def _result(value: dict[str, Any]) -> AuditResult:
-    own = {name: value[name] for name in AuditResult.__dataclass_fields__ if name not in ("groups", "tests")}
+    apart = ("groups", "tests", "ledger")
+    own = {name: value[name] for name in AuditResult.__dataclass_fields__ if name not in apart}
+    ledger = value.get("ledger")
     return AuditResult(
-        **own, groups=tuple(map(_group, value["groups"])), tests=tuple(Test(**each) for each in value["tests"])
+        **own,
+        groups=tuple(map(_group, value["groups"])),
+        tests=tuple(Test(**each) for each in value["tests"]),
+        ledger=None if ledger is None else tuple(ledger),
     )
 
 

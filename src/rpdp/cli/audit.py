@@ -26,7 +26,11 @@ GROUPS = "0.5,1,2,5,8"
 def audit(
     file: options.RunFileArgument,
     canaries: Annotated[
-        int | None, typer.Option("--canaries", help="Canaries of each budget group, in and out (100,000).")
+        int | None,
+        typer.Option(
+            "--canaries",
+            help="Canaries of each budget group, in and out (100,000); at most 1,000 beside records, 10,000 served.",
+        ),
     ] = None,
     groups: Annotated[str, typer.Option("--groups", help="Budgets ε, separated by commas.")] = GROUPS,
     seed: options.Seed = None,
@@ -37,6 +41,14 @@ def audit(
     view: Annotated[
         str, typer.Option("--view", help="steps: the attacker sees every local step. rounds: released updates only.")
     ] = "steps",
+    served: Annotated[
+        bool,
+        typer.Option(
+            "--served",
+            help="Also as in a deployment: an agent behind its socket, with a ledger of canaries alone, for a moment. "
+            "Released updates only, whatever --view says. Method rpdp, plain SGD.",
+        ),
+    ] = False,
     model_only: Annotated[
         bool, typer.Option("--model-only", help="Instead, a demonstration: what the final model tells about records.")
     ] = False,
@@ -49,14 +61,15 @@ def audit(
 ) -> None:
     """Attack one's own run: the ε that an attacker can prove for each budget, and whether the build does what it says.
 
-    FILE is a run file (TOML). The audit is a simulation with made-up records through the silo's own code; it touches no
-    ledger. Exit code 0: nothing found. 3: a broken promise, or releases that do not follow the plan.
+    FILE is a run file (TOML). The audit sends made-up records through the silo's own code and touches no ledger of the
+    run; it is a simulation, but for --served, which serves a silo of its own for a few seconds. Exit code 0: nothing
+    found. 3: a broken promise, releases that do not follow the plan, or a served silo whose ledger does not verify.
 
     Example: `rpdp audit examples/breast_cancer.toml --groups 0.5,5`
     """
     from rpdp.runs.runfile import RunFile
 
-    _check_options(canaries, runs, silo, view, model_only=model_only)
+    _check_options(canaries, runs, silo, view, served=served, model_only=model_only)
     budgets = options.numbers_of("--groups", groups)
     spec = RunFile.read(file)
     number, settings = options.seed_of(seed, spec), spec.settings(options.method_of(method, spec))
@@ -69,17 +82,21 @@ def audit(
     if model_only:
         passed = _model_only(spec, settings, number, budgets, runs, files, as_json=as_json)
     else:
-        passed = _canaries(spec, settings, number, budgets, canaries, silo, view, files, as_json=as_json)
+        passed = _canaries(spec, settings, number, budgets, canaries, silo, view, files, served=served, as_json=as_json)
     if not passed:
         raise typer.Exit(FOUND)
 
 
-def _check_options(canaries: int | None, runs: int | None, silo: str | None, view: str, *, model_only: bool) -> None:
+def _check_options(
+    canaries: int | None, runs: int | None, silo: str | None, view: str, *, served: bool, model_only: bool
+) -> None:
     from rpdp.checks import require_choice
 
     require_choice("--view", view, ("steps", "rounds"))
-    if model_only and (canaries is not None or silo is not None or view != "steps"):
-        raise InputError("--canaries, --silo and --view are for the audit with canaries; --model-only plants none")
+    if model_only and (canaries is not None or silo is not None or view != "steps" or served):
+        raise InputError(
+            "--canaries, --silo, --view and --served are for the audit with canaries; --model-only plants none"
+        )
     if not model_only and runs is not None:
         raise InputError("--runs goes with --model-only; an audit with canaries is one run")
     if runs is not None:
@@ -98,6 +115,7 @@ def _canaries(
     view: str,
     files: dict[str, Path],
     *,
+    served: bool,
     as_json: bool,
 ) -> bool:
     from rpdp.audit.page import canary_section, write_page
@@ -115,6 +133,7 @@ def _canaries(
             groups=groups,
             per_group=PER_GROUP if canaries is None else canaries,
             view=next(known for known in VIEWS if known == view),
+            served=served,
             on_round=lambda part, done, total: bar.step(f"rounds {part}", done, total),
         )
     write_json(files["result"], result.to_json())
@@ -137,8 +156,13 @@ def _show(result: RunAudit, files: dict[str, Path]) -> None:
         ]
         for alone, beside in zip(result.alone.groups, result.beside.groups, strict=True)
     ]
+    columns = ["budget ε", "q", "ε allowed", "ε proven, alone", "ε proven, beside records"]
+    if result.served is not None:
+        columns.append("ε proven, served")
+        for row, proven in zip(rows, result.proven_served(), strict=True):
+            row.append(proven)
     title = f"{result.method}: what an attacker can prove (confidence {100 * result.confidence:.4g} %)"
-    print_table(title, ["budget ε", "q", "ε allowed", "ε proven, alone", "ε proven, beside records"], rows)
+    print_table(title, columns, rows)
     for line in result.verdict():
         say(line)
     _close(files, passed=result.passed)

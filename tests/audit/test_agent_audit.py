@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,8 @@ from rpdp import Schedule
 from rpdp.audit import audit_served
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Silo
+from rpdp.federation.agent.client import ask
+from rpdp.federation.agent.protocol import Frame
 from rpdp.ledger import Ledger
 from tests.audit.world import make_public, mutant
 
@@ -122,6 +125,32 @@ def test_nothing_is_left_after_an_interruption(interruption: type[BaseException]
 
     with pytest.raises(interruption):
         small(on_round=on_round)
+
+
+def test_an_interruption_in_mid_request_waits_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request outlives its caller; it must not outlive the ledger, which is gone afterwards."""
+    asked, ended, honest = threading.Event(), threading.Event(), Silo.admit
+
+    def slow(self: Silo, *arguments: Any) -> Any:
+        asked.set()
+        time.sleep(0.5)
+        try:
+            return honest(self, *arguments)
+        finally:
+            ended.set()
+
+    def interrupted(socket: Path, request: bytes, *, timeout: float) -> bytes:
+        if Frame.from_bytes(request, len(request)).kind != "admit":
+            return ask(socket, request, timeout=timeout)
+        threading.Thread(target=ask, args=(socket, request), kwargs={"timeout": timeout}, daemon=True).start()
+        assert asked.wait(60.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Silo, "admit", slow)
+    monkeypatch.setattr("rpdp.audit.served.ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        small()
+    assert ended.is_set()
 
 
 def test_what_no_agent_serves_is_refused() -> None:

@@ -28,6 +28,7 @@ def test_make_and_check_a_few_levels(rpdp: Command) -> None:
     assert "drawn with seed 0 from ThreeLevels(" in made.out
     assert "parameters of the paper's text" in " ".join(made.out.split())
     assert BudgetTable.read("b.csv").ids[999].as_py() == "r-1000"
+    assert Path("b.csv").stat().st_mode & 0o777 == 0o600
     checked = rpdp("budgets", "check", "b.csv")
     assert checked.code == 0
     assert checked.out.splitlines()[0] == "b.csv: 1,000 records, all good"

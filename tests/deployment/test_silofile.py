@@ -377,6 +377,19 @@ def test_budgets_in_a_closed_directory_are_out_of_reach(silo: Given, tmp_path: P
         open_and_close(spec)
 
 
+def test_a_link_to_budgets_that_others_can_get_at(silo: Given, tmp_path: Path) -> None:
+    """It is the file that counts, and the directory it is in."""
+    spec, shared = silo(), tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    budgets = (tmp_path / "budgets.csv").rename(shared / "consents.csv")
+    (tmp_path / "budgets.csv").symlink_to(budgets)
+    budgets.chmod(0o644)
+    with pytest.raises(PrivacyRefusal, match=r"shared/consents\.csv: others can get at it"):
+        open_and_close(spec)
+    budgets.chmod(0o600)
+    open_and_close(spec)
+
+
 def test_the_limits_may_be_read_by_everybody(silo: Given) -> None:
     """The control of the silo file's check, which is about writing."""
     spec = silo()

@@ -38,7 +38,10 @@ def analyse(tally: Tally, public: PublicPlan, joined: int, confidence: float, ra
         randomness: For choosing where to guess; independent of the run.
     """
     if tally.observations == 0:
-        raise InputError("the silo joined no round, so there is nothing to audit; use another seed or more rounds")
+        raise InputError(
+            "the silo joined no round, so there is nothing to audit; try again (a simulation with another "
+            "seed), or with more rounds"
+        )
     canaries, error = tally.canaries, (1.0 - confidence) / len(tally.laws)
     given = public.curve.given(joined)
     largest = public.curve.sampling_probability(canaries.groups)

@@ -146,14 +146,14 @@ def _served(
         silo = Silo(link.silo, planted.records, budgets, policy=Policy.of(public), account=ledger)
         models = [agents.AllowedModel(planted.model, planted.loss)]
         link.socket = folder / "agent.sock"
-        with _listening(agents.Agent(silo, models, Secure, agents.Timing(None)), link.socket):
+        with _listening(_Agent(silo, models, Secure, agents.Timing(None)), link.socket):
             server = coordinator.Coordinator(
                 f"audit-{public.fingerprint[:16]}",
                 public,
                 FlatModel(planted.model).values.data.clone(),
                 [link.silo],
                 link,
-                coordinator.Settings(deadline=_ROUND_SECONDS),
+                coordinator.Settings(deadline=_ROUND_SECONDS, patience=_ROUND_SECONDS),
                 checkpoint=folder / "checkpoint",
                 heads=folder / "heads.json",
             )
@@ -166,8 +166,23 @@ def _served(
         return _Facts(len(silo.joined), silo.kernel_name, wrong, _told(said))
 
 
+class _Agent(agents.Agent):
+    """An agent that can be waited for: a request may outlive its caller, and must not outlive the ledger."""
+
+    _answering = threading.Lock()
+
+    def answer(self, request: Frame) -> Frame:
+        with self._answering:
+            return super().answer(request)
+
+    def close(self) -> None:
+        super().close()
+        with self._answering:
+            return
+
+
 @contextmanager
-def _listening(agent: agents.Agent, socket: Path) -> Iterator[None]:
+def _listening(agent: _Agent, socket: Path) -> Iterator[None]:
     """An agent that answers on its socket until the end of the block."""
     try:
         require_own_directory(socket)
@@ -224,4 +239,4 @@ def _overheard() -> Iterator[list[str]]:
 
 
 def _told(said: Sequence[str]) -> str:
-    return f"; the log of the silo: {said[0]}" if said else ""
+    return f"; the log says: {said[0]}" if said else ""

@@ -45,8 +45,8 @@ def audit(
         bool,
         typer.Option(
             "--served",
-            help="Also as in a deployment: an agent behind its socket, with a ledger of canaries alone, for a moment. "
-            "Released updates only, whatever --view says. Method rpdp, plain SGD.",
+            help="Also as in a deployment: an agent behind its socket, with a temporary ledger that holds canaries "
+            "only. Released updates only, whatever --view says. Method rpdp, plain SGD.",
         ),
     ] = False,
     model_only: Annotated[
@@ -63,7 +63,8 @@ def audit(
 
     FILE is a run file (TOML). The audit sends made-up records through the silo's own code and touches no ledger of the
     run; it is a simulation, but for --served, which serves a silo of its own for a few seconds. Exit code 0: nothing
-    found. 3: a broken promise, releases that do not follow the plan, or a served silo whose ledger does not verify.
+    found. 3: a broken promise, releases that do not follow the plan, a served silo whose ledger does not verify, or a
+    refusal.
 
     Example: `rpdp audit examples/breast_cancer.toml --groups 0.5,5`
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,7 +89,11 @@ def make(
         raise InputError(f"{file.parent} is not a directory; make it first")
     chosen = named(distribution, parameters, options.overrides_of(settings or []))
     table = options.sampled(chosen, records, seed, prefix)
-    table.write(file)
+    before = os.umask(0o077)  # an agent does not start if others can get at its budgets
+    try:
+        table.write(file)
+    finally:
+        os.umask(before)
     if plot is not None:
         from rpdp.report import budgets_figure, write_figure
 

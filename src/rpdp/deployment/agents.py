@@ -62,7 +62,7 @@ def record_ids(spec: SiloFile) -> list[str]:
 
 def _budgets(path: Path) -> BudgetTable:
     """The silo's budgets, from a file that is out of the reach of others by its own mode or its directory's."""
-    table = BudgetTable.read(path)
+    table, path = BudgetTable.read(path), path.resolve()
     if path.parent.stat().st_mode & 0o011:
         require_private(path)
     return table

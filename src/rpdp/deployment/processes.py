@@ -124,6 +124,7 @@ def end_marked(marks: set[str], grace: float) -> None:
         _signal(left, number)
         while _marked(marks) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
+        time.sleep(POLL_SECONDS / 10)
         number = signal.SIGKILL
 
 
@@ -161,7 +162,7 @@ def _tell_guard(mark: str) -> None:
 @cache
 def _guard() -> subprocess.Popen[bytes]:
     guard = subprocess.Popen(
-        [sys.executable, "-m", "rpdp.deployment.guard"],
+        [sys.executable, "-P", "-m", "rpdp.deployment.guard"],  # -P: with no module of the current directory
         env={name: value for name, value in os.environ.items() if name != _MARK},  # it outlives who started us
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -11,10 +11,11 @@ import torch
 from rpdp.experiments.models.text import Encoder, EncoderConfig, TextModel, Tokenizer
 from rpdp.reproduction.cell import PROFILES
 from rpdp.reproduction.data import larger, sentences
-from rpdp.reproduction.sections.figure_8 import WORDS
+from rpdp.reproduction.sections.figure_8 import WORDS, section
 from rpdp.reproduction.suites import federations as known
 from rpdp.reproduction.suites.federations import DISTRIBUTIONS, METHODS
 from rpdp.reproduction.suites.figure_8 import cells
+from tests.reproduction.conftest import finding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,14 @@ def runs(profile: Profile, federation: known.Federation) -> list[dict[str, Any]]
 def test_quick_has_all_methods_and_distributions(federation: known.Federation) -> None:
     found = {(each["distribution"], each["method"]) for each in runs("quick", federation)}
     assert found == {(distribution, method) for distribution in DISTRIBUTIONS for method in METHODS}
+
+
+@pytest.mark.parametrize("methods", [("rpdp",), ("rpdp", "minimum")], ids=["alone", "with a rival"])
+def test_federations_are_drawn_where_ours_has_rivals(methods: tuple[str, ...]) -> None:
+    numbers = {"accuracy": 0.9, "by_round": [0.5, 0.9], "records": 10, "overdrawn": 0}
+    chosen = [cell for cell in cells("cpu") if cell.part == known.MNIST_IID_CNN.name]
+    found = section([finding(cell, **numbers) for cell in chosen if cell.settings["method"] in methods])
+    assert (known.MNIST_IID_CNN.name in found.figures["figure-8.svg"]) == (len(methods) > 1)
 
 
 def test_the_papers_models_stay_in_quick() -> None:

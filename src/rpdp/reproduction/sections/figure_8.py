@@ -36,7 +36,17 @@ METHODS = {
     "privacy_free": "PrivacyFree",
 }
 MODEL = {"mnist-iid": " (linear on fixed features)", "mnist-non-iid": " (linear on fixed features)"}
-DRAWN = ("heart", "mnist-iid", "mnist-non-iid", "cifar10, small network", "snli, linear on fixed features")
+DRAWN = {
+    "heart": "heart",
+    "mnist-iid, CNN": "mnist-iid, CNN",
+    "mnist-non-iid, CNN": "mnist-non-iid, CNN",
+    "mnist-iid": "mnist-iid, fixed features",
+    "mnist-non-iid": "mnist-non-iid, fixed features",
+    "cifar10, small network": "cifar10, small network",
+    "snli, linear on fixed features": "snli, fixed features",
+}
+"""Federations whose curves are drawn, where ours has rivals, and their titles."""
+
 BASELINES = ("minimum", "dropout", "threshold")
 GOALS = {"mnist-iid": 0.95, "mnist-non-iid": 0.90}
 WORDS = {
@@ -181,11 +191,11 @@ def _ahead_of_baselines(name: str, group: Sequence[Finding]) -> list[Verdict]:
 
 
 def _figure(done: Sequence[Finding], runs: Sequence[Finding]) -> str:
-    """The paper's layout: rows are distributions; the first column is budgets, the others are its five federations."""
+    """The paper's layout: rows are distributions; the first column is budgets, the others are federations."""
     budgets = {cell.settings["distribution"]: cell.numbers for cell in done if "federation" not in cell.settings}
-    runs = [finding for finding in runs if finding.settings["federation"] in DRAWN]
     groups = grouped(runs, "distribution", "federation")
-    names = [name for (name,) in grouped(runs, "federation")]
+    rivals = {finding.settings["federation"] for finding in runs if finding.settings["method"] in BASELINES}
+    names = [name for name in DRAWN if name in rivals]
     panels = []
     for each in DISTRIBUTIONS:
         sample = budgets.get(each)
@@ -195,8 +205,9 @@ def _figure(done: Sequence[Finding], runs: Sequence[Finding]) -> str:
             series = [
                 _curve(method, cells) for (method,), cells in grouped(groups.get((each, name), []), "method").items()
             ]
-            panels.append(Panel(name, "round", "accuracy", series))
-    return draw(panels, columns=1 + len(names), width=250, height=200, note=_note(runs))
+            panels.append(Panel(DRAWN[name], "round", "accuracy", series))
+    shown = [finding for finding in runs if finding.settings["federation"] in names]
+    return draw(panels, columns=1 + len(names), width=250, height=200, note=_note(shown))
 
 
 def _note(runs: Sequence[Finding]) -> str:

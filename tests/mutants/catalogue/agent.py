@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _AGENT = "tests/federation/agent/test_agent.py::"
 _TIMING = "tests/federation/agent/test_timing.py::"
 _SERVICE = "tests/federation/agent/test_service.py::"
+_SILOFILE = "tests/deployment/test_silofile.py::"
 _PROTOCOL = "tests/federation/agent/test_protocol.py::"
 _COORDINATOR = "tests/federation/agent/test_coordinator.py::"
 _RULES = "tests/federation/agent/test_privacy_rules.py::"
@@ -235,5 +236,46 @@ AGENT = (
         "    if len(payload) != wanted:\n",
         "    payload = payload[:wanted]\n    if len(payload) != wanted:\n",
         (f"{_RULES}test_a_round_says_what_it_must_and_nothing_else",),
+    ),
+    Mutant(
+        "pieces-of-one-record",
+        "rule 14",
+        "federation/agent/agent.py",
+        "        if public.recipe.micro_batch < SMALLEST_MICRO_BATCH:\n",
+        "        if public.recipe.micro_batch < 1:\n",
+        (f"{_RULES}test_pieces_so_small_that_their_time_would_tell",),
+    ),
+    # Files
+    Mutant(
+        "files-that-the-group-can-get-at",
+        "rule 12",
+        "federation/agent/service.py",
+        "    if path.stat().st_mode & 0o077:\n",
+        "    if path.stat().st_mode & 0o007:\n",
+        (f"{_SERVICE}test_a_file_that_others_can_get_at",),
+    ),
+    Mutant(
+        "ledger-that-others-can-get-at",
+        "rule 12",
+        "deployment/agents.py",
+        "        require_private(file)\n",
+        "        file.stat()\n",
+        (f"{_SILOFILE}test_files_that_others_can_get_at",),
+    ),
+    Mutant(
+        "budgets-that-others-can-get-at",
+        "rule 12",
+        "deployment/agents.py",
+        "    if path.parent.stat().st_mode & 0o011:\n",
+        "    if path.parent.stat().st_mode & 0o001:\n",
+        (f"{_SILOFILE}test_budgets_in_a_closed_directory_are_out_of_reach",),
+    ),
+    Mutant(
+        "limits-that-others-can-state",
+        "rule 12",
+        "deployment/agents.py",
+        "    if spec.path.stat().st_mode & 0o022:\n",
+        "    if spec.path.stat().st_mode & 0o002:\n",
+        (f"{_SILOFILE}test_files_that_others_can_get_at",),
     ),
 )

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _SILO = "tests/federation/test_silo.py::"
 _ADMISSION = "tests/federation/test_admission.py::"
+_DEVICES = "tests/federation/test_devices.py::"
 _PARTICIPATION = "tests/federation/test_participation.py::"
 _SIMULATION = "tests/federation/test_simulation.py::"
 _ANNOUNCEMENTS = "tests/ledger/test_announcements.py::"
@@ -347,5 +348,22 @@ FEDERATION = (
         "methods = {name: tuple(replace(run, silos={}) for run in runs) for name, runs in methods.items()}",
         "methods = {name: tuple(replace(run) for run in runs) for name, runs in methods.items()}",
         (f"{_REPORT}test_the_edition_to_share_does_not_depend_on_anything_sensitive",),
+    ),
+    # Devices
+    Mutant(
+        "real-run-on-a-gpu",
+        "rule 12",
+        "federation/silo.py",
+        '        if self.device.type != "cpu" and not self.account.is_simulation:\n',
+        '        if self.device.type != "cpu" and self.account.is_simulation:\n',
+        (f"{_DEVICES}test_a_real_run_stays_on_the_cpu",),
+    ),
+    Mutant(
+        "device-with-an-unwatched-generator",
+        "rule 7",
+        "federation/devices.py",
+        'DEVICES = ("cpu", "cuda")\n',
+        'DEVICES = ("cpu", "cuda", "mps")\n',
+        (f"{_DEVICES}test_devices_whose_generators_are_not_watched_are_refused",),
     ),
 )

@@ -9,6 +9,7 @@ _KERNELS = "tests/training/test_kernels.py::"
 _PIECES = "tests/training/test_step_pieces.py::"
 _CHECKS = "tests/training/test_model_checks.py::"
 _RULES = "tests/training/test_privacy_rules.py::"
+_PENDING = "tests/training/test_pending_release.py::"
 
 _RELEASE = (f"{_STEP}test_release_is_the_clipped_sum_plus_noise_over_the_normaliser",)
 _SUM = (f"{_KERNELS}test_sum_is_that_of_one_record_at_a_time",)
@@ -348,5 +349,29 @@ TRAINING = (
         "    if drew:\n",
         "    if drew and changed:\n",
         (f"{_CHECKS}test_dropout_is_refused_also_where_no_module_shows_it",),
+    ),
+    Mutant(
+        "real-release-on-a-gpu",
+        "rule 15",
+        "training/noise.py",
+        '        if total.device.type != "cpu" and not randomness.is_simulation:\n',
+        '        if total.device.type == "cuda" and randomness.is_simulation:\n',
+        (f"{_PENDING}test_a_real_release_is_not_made_on_another_device_than_the_cpu",),
+    ),
+    Mutant(
+        "generator-of-a-gpu-not-watched",
+        "rule 7",
+        "training/probe.py",
+        '    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]\n',
+        "    return [torch.get_rng_state(), torch.get_rng_state()]\n",
+        (f"{_CHECKS}test_the_generator_of_a_gpu_is_watched_too",),
+    ),
+    Mutant(
+        "record-that-speaks-of-memory-stops-a-step",
+        "rule 12",
+        "training/step.py",
+        "any(words in str(error) for words in _NO_MEMORY)\n",
+        '"memory" in str(error)\n',
+        (f"{_STEP}test_a_record_that_makes_the_loss_fail_contributes_zero",),
     ),
 )

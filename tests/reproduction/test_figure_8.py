@@ -46,7 +46,7 @@ def test_quick_has_all_methods_and_distributions(federation: known.Federation) -
 
 @pytest.mark.parametrize("methods", [("rpdp",), ("rpdp", "minimum")], ids=["alone", "with a rival"])
 def test_federations_are_drawn_where_ours_has_rivals(methods: tuple[str, ...]) -> None:
-    numbers = {"accuracy": 0.9, "by_round": [0.5, 0.9], "records": 10, "overdrawn": 0}
+    numbers: dict[str, Any] = {"accuracy": 0.9, "by_round": [0.5, 0.9], "records": 10, "overdrawn": 0}
     chosen = [cell for cell in cells("cpu") if cell.part == known.MNIST_IID_CNN.name]
     found = section([finding(cell, **numbers) for cell in chosen if cell.settings["method"] in methods])
     assert (known.MNIST_IID_CNN.name in found.figures["figure-8.svg"]) == (len(methods) > 1)

@@ -144,9 +144,8 @@ def _served(
     ):
         folder = Path(made)
         silo = Silo(link.silo, planted.records, budgets, policy=Policy.of(public), account=ledger)
-        models = [agents.AllowedModel(planted.model, planted.loss)]
         link.socket = folder / "agent.sock"
-        with _listening(_Agent(silo, models, Secure, agents.Timing(None)), link.socket):
+        with _listening(_Agent(silo, agents.AllowedModel(planted.model, planted.loss)), link.socket):
             server = coordinator.Coordinator(
                 f"audit-{public.fingerprint[:16]}",
                 public,
@@ -169,7 +168,9 @@ def _served(
 class _Agent(agents.Agent):
     """An agent that can be waited for: a request may outlive its caller, and must not outlive the ledger."""
 
-    _answering = threading.Lock()
+    def __init__(self, silo: Silo, model: agents.AllowedModel) -> None:
+        super().__init__(silo, [model], Secure, agents.Timing(None))
+        self._answering = threading.Lock()
 
     def answer(self, request: Frame) -> Frame:
         with self._answering:

@@ -92,9 +92,7 @@ class Process:
             self._popen.terminate()
             while self.exit_code is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
-        _signal(self.descendants(), signal.SIGTERM)
-        while self.descendants() and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        end_marked({self._mark}, deadline - time.monotonic())
         self.kill()
 
     def kill(self) -> None:

@@ -33,10 +33,10 @@ mutants: $(READY)
 bench: $(READY)
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt $(TORCH)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,ledger,flower,bench,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,demo,ledger,flower,bench,dev]' --editable lab
 	touch $@
 
 clean:

@@ -11,8 +11,8 @@ import time
 
 from flwr.serverapp import ServerApp
 
-from rpdp.deployment.server import run_server
-from rpdp.federation.flower import link
+from rpdp.deployment.flower.server_run import run_server
+from rpdp.deployment.flower import link
 
 app = ServerApp()
 
@@ -61,7 +61,7 @@ from pathlib import Path
 
 from flwr.clientapp import ClientApp
 
-from rpdp.federation.flower import client_app as thin
+from rpdp.deployment.flower import client_app as thin
 
 app = ClientApp()
 ask = thin.ask

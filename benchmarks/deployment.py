@@ -47,18 +47,18 @@ import torch
 
 from rpdp import Ledger, Policy, PublicPlan, Silo, simulate
 from rpdp.budgets import BudgetTable
-from rpdp.deployment.flower import SuperNode
-from rpdp.deployment.layout import Layout
+from rpdp.deployment.agent.agent import Agent, AllowedModel, Timing
+from rpdp.deployment.files.layout import Layout
+from rpdp.deployment.files.silo_file import SiloFile
+from rpdp.deployment.flower.superlink import SuperNode
 from rpdp.deployment.processes import free_port
-from rpdp.deployment.silofile import SiloFile
 from rpdp.deployment.trial import federation, operator, provide_trial_budgets
-from rpdp.experiments.tasks import task
-from rpdp.federation.agent.agent import Agent, AllowedModel, Timing
-from rpdp.federation.agent.protocol import Frame
-from rpdp.federation.coordinator import Coordinator, Settings
-from rpdp.runs.runfile import RunFile
-from rpdp.runs.sources import records_of
+from rpdp.federation.coordinator import Coordinator, RoundSettings
+from rpdp.federation.frames import Frame
 from rpdp.sampling import Secure
+from rpdp.studies.study_data import records_of
+from rpdp.studies.study_file import StudyFile
+from rpdp.tasks.registry import task
 from rpdp.training import FlatModel
 
 if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour
@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a nei
 
     from benchmarks._harness import Benchmark
     from benchmarks._timed_apps import CLIENT_APP, SERVER_APP
-    from rpdp.deployment.trial import Federation
+    from rpdp.deployment.trial import RunningFederation
 else:
     from _harness import Benchmark
     from _timed_apps import CLIENT_APP, SERVER_APP
@@ -172,7 +172,7 @@ def in_process(layout: Layout, budgets: Mapping[str, BudgetTable], directory: Pa
         values,
         SILOS,
         Direct(agents, clock),
-        Settings(deadline=60.0),
+        RoundSettings(deadline=60.0),
         checkpoint=directory / "checkpoint",
         heads=directory / "heads.json",
     ).go()
@@ -206,13 +206,13 @@ class Round:
 def make(directory: Path, rounds: int, block: int) -> Layout:
     study = directory / "study.toml"
     study.write_text(STUDY.format(rounds=rounds))
-    layout = Layout.create(directory / "f", RunFile.read(study), SILOS, "127.0.0.1", free_port())
-    provide_trial_budgets(layout, RunFile.read(study))
+    layout = Layout.create(directory / "f", StudyFile.read(study), SILOS, "127.0.0.1", free_port())
+    provide_trial_budgets(layout, StudyFile.read(study))
     for name in SILOS:
         path = layout.silo(name) / "silo.toml"
         lines = [line for line in path.read_text().splitlines() if not line.startswith("release_after")]
         path.write_text("\n".join([*lines, 'release_after = "ready"', ""]))
-    from rpdp.federation.flower.link import POLL_SECONDS
+    from rpdp.deployment.flower.grid_link import POLL_SECONDS
 
     times = str(layout.server / "times-")
     server = SERVER_APP.format(stock=STOCK_SECONDS, own=POLL_SECONDS, times=times, block=block)
@@ -272,7 +272,7 @@ def deployed(layout: Layout, block: int, *, with_default: bool) -> tuple[list[Ro
     return rounds_of(layout, "first", block), pauses
 
 
-def default_interval(layout: Layout, running: Federation) -> tuple[float, float]:
+def default_interval(layout: Layout, running: RunningFederation) -> tuple[float, float]:
     """A few rounds with Flower's default interval at one of the two SuperNodes."""
     ours, theirs = SILOS
     running.nodes[theirs].stop()
@@ -308,7 +308,7 @@ def imports(bench: Benchmark) -> None:
     def fresh(code: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, "-c", code], check=True)
 
-    thin = "import rpdp.federation.flower.client_app"
+    thin = "import rpdp.deployment.flower.client_app"
     name = "client_app_import_against_one_that_trains"
     bench.compare(name, fresh(thin), fresh(f"{thin}; import torch, rpdp.federation.silo"), repeats=9)
 

@@ -155,8 +155,8 @@ class Rounds:
     """A silo that answers one round after the other."""
 
     def __init__(self, plan: SiloPlan, records: Any, account: Account) -> None:
-        from rpdp.experiments.tasks import task
         from rpdp.federation import Policy, Silo
+        from rpdp.tasks.registry import task
         from rpdp.training import FlatModel
 
         mnist = task("mnist")
@@ -234,7 +234,7 @@ def _mnist_silo() -> Any:
     import torch
 
     from rpdp.errors import InputError
-    from rpdp.experiments.tasks import task
+    from rpdp.tasks.registry import task
     from rpdp.training import Records
 
     try:

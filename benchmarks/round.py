@@ -39,12 +39,12 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan, calibrate_noise
 from rpdp.budgets import ThreeLevels
 from rpdp.errors import InputError
-from rpdp.experiments.tasks import task
 from rpdp.federation import Policy, RoundLog, Silo, simulate
 from rpdp.federation.workers import make_pool, one_thread
 from rpdp.ledger import Charge, MemoryAccount
 from rpdp.planning import Recipe
 from rpdp.sampling import PoissonSampler, Seeded
+from rpdp.tasks.registry import task
 from rpdp.training import Records
 
 if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.sampling import PoissonSampler, Secure, Seeded
-from rpdp.sampling.comparison import Comparison
+from rpdp.sampling.bernoulli_draws import BernoulliDraws
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def main() -> None:
     small = PoissonSampler(probabilities(SMALLEST))
     for records in (10**5, 10**6) if bench.quick else (10**5, 10**6, 10**7):
         q = probabilities(records)
-        sampler, plain = PoissonSampler(q), Comparison(q, np.arange(records))
+        sampler, plain = PoissonSampler(q), BernoulliDraws(q, np.arange(records))
         bench.compare(f"growth_1e4_to_{_short(records)}", *_works(sampler, small, secure), goal=3.0, inner=20)
         repeats, inner = (15, 20) if records < 10**6 else (9, 1)
         bench.compare(
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _works(
-    subject: PoissonSampler, reference: PoissonSampler | Comparison, secure: Secure
+    subject: PoissonSampler, reference: PoissonSampler | BernoulliDraws, secure: Secure
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     return lambda: subject.draw(secure), lambda: reference.draw(secure)
 

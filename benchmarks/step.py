@@ -7,8 +7,8 @@ materialises per-record gradients, `ghost` runs two backwards.
 
     [RPDP_BENCHMARK_THREADS=2] python benchmarks/step.py [--quick] [--json]
 
-One thread by default: threads that wait for each other on a shared machine can make any ratio. On a machine with
-more cores than threads, noise for large models is made on a second thread (`rpdp.training.noise`); `taskset -c 0`
+One thread by default: threads that wait for each other on a shared machine can make any ratio. On a machine with more
+cores than threads, noise for large models is made on a second thread (`rpdp.training.noise_addition`); `taskset -c 0`
 shows the ratios without it. The allocator is told to keep the memory that is freed: otherwise what ran before decides
 which of two steps pays for fetching pages anew, and the ratio of the small CNN wanders between 1.1 and 1.7.
 """
@@ -25,14 +25,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from rpdp_lab.models.resnet import resnet18_groupnorm
+from rpdp_lab.models.text import TextHead
+from rpdp_lab.models.text.encoder import EncoderConfig, EncoderLayer
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from rpdp.experiments.models import binary_loss, cross_entropy, logistic_regression, paper_cnn, resnet18_groupnorm
-from rpdp.experiments.models.text import TextHead
-from rpdp.experiments.models.text.encoder import EncoderConfig, EncoderLayer
 from rpdp.sampling import Secure
-from rpdp.sampling.blocks import GaussianBlocks
+from rpdp.sampling.noise_blocks import GaussianBlocks
+from rpdp.tasks.models.convolutional import paper_cnn
+from rpdp.tasks.models.linear import logistic_regression
+from rpdp.tasks.models.losses import binary_loss, cross_entropy
 from rpdp.training import FlatModel, NoisyStep, Records, StepSettings, make_kernel
 
 if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rpdp.planning import SiloPlan as SiloPlan
     from rpdp.report import write_report as write_report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOME_OF = {
     "BudgetTable": "rpdp.budgets",

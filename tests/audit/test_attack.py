@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from rpdp.audit.attack import Interval, Trials, advantages, areas, roc
-from rpdp.audit.membership import MembershipGroup, MembershipResult
+from rpdp.audit.membership_inference import MembershipGroup, MembershipResult
 
 RUNS, RECORDS = 30, 400
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rpdp.audit.bound import Cut, bound, choose_cut, lower_epsilon
-from rpdp.audit.law import CanaryLaw
+from rpdp.audit.canary_law import CanaryLaw
+from rpdp.audit.lower_bound import Cut, bound, choose_cut, lower_epsilon
 from rpdp.sampling import Seeded
 
 TRIALS = 2_000

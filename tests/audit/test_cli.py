@@ -10,11 +10,11 @@ import pytest
 
 from rpdp.audit import read_audit
 from rpdp.audit.silo_audit import GROUPS
-from rpdp.cli import audit as command
+from rpdp.cli import audit_command as command
 from rpdp.errors import InputError
 from tests.audit.world import mutant
 from tests.cli.conftest import rpdp  # noqa: F401 a fixture
-from tests.runs.toy import write_run
+from tests.studies.toy import write_run
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

@@ -8,8 +8,8 @@ from scipy import stats
 
 from rpdp import Schedule
 from rpdp.audit.canaries import Canaries
+from rpdp.audit.canary_law import CanaryLaw
 from rpdp.audit.conformance import FALSE_ALARM, Test, combined, conformance
-from rpdp.audit.law import CanaryLaw
 from rpdp.audit.tally import BINS, Tally
 from rpdp.errors import InputError
 from rpdp.sampling import Seeded

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rpdp.audit.law import CONTRIBUTION, CanaryLaw
+from rpdp.audit.canary_law import CONTRIBUTION, CanaryLaw
 from rpdp.errors import InputError
 from rpdp.sampling import Seeded
 from rpdp.training import CLIP_SLACK

@@ -9,8 +9,8 @@ import torch
 from rpdp import BudgetTable, PublicPlan, Recipe, Schedule
 from rpdp.audit import MembershipResult, audit_model
 from rpdp.errors import InputError
-from rpdp.experiments.tasks import task
 from rpdp.federation import Policy, Silo
+from rpdp.tasks.registry import task
 from rpdp.training import Records
 
 GROUPS = (1.0, 4.0, 16.0, 64.0)

@@ -7,7 +7,7 @@ import pytest
 
 from rpdp import BudgetTable, PublicPlan, Schedule
 from rpdp.audit import others_choose
-from rpdp.audit.others import advice
+from rpdp.audit.other_budgets import advice
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from torch import nn
 
 from rpdp.audit import Canaries, plant
 from rpdp.errors import InputError
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.sampling import Seeded
+from rpdp.tasks.models.losses import binary_loss
 from rpdp.training import CLIP_SLACK, FlatModel, Kernel, Records, SlowKernelWarning, make_kernel
 from tests.federation.world import make_model, make_records
 

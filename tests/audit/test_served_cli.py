@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpdp.audit import read_audit
-from rpdp.audit.page import canary_section
+from rpdp.audit.audit_page import canary_section
 from tests.audit.world import mutant
 from tests.cli.conftest import rpdp  # noqa: F401 a fixture
-from tests.runs.toy import write_run
+from tests.studies.toy import write_run
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

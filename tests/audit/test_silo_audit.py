@@ -25,10 +25,10 @@ from rpdp.audit import (
     round_observation,
 )
 from rpdp.errors import InputError
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Announcement, Policy, Server, Silo, Update
 from rpdp.planning import assign_allowed
 from rpdp.sampling import Seeded
+from rpdp.tasks.models.losses import binary_loss
 from rpdp.training import FlatModel, SlowKernelWarning
 from tests.audit.test_planting import base_model, odd_model
 from tests.audit.world import MUTANTS, audited, make_public, mutant

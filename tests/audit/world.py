@@ -10,7 +10,7 @@ import numpy as np
 
 from rpdp import PublicPlan, Schedule
 from rpdp.audit import Subject, audit_silo
-from rpdp.federation import local
+from rpdp.federation import local_training as local
 from rpdp.planning import Recipe
 from rpdp.sampling import PoissonSampler, Seeded
 from rpdp.training import Kernel, StepSettings

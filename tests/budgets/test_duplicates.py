@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rpdp.budgets import BudgetTable, duplicates
-from rpdp.budgets.duplicates import repeated_ids
+from rpdp.budgets import BudgetTable
+from rpdp.budgets import duplicate_ids as duplicates
+from rpdp.budgets.duplicate_ids import repeated_ids
 from rpdp.errors import BudgetError
 
 TEXTS = st.lists(st.text(alphabet="ab\0é😀", min_size=1, max_size=20), max_size=30)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs.toy import Change, write_run
+from tests.studies.toy import Change, write_run
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command

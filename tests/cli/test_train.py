@@ -14,7 +14,7 @@ import pytest
 
 from rpdp.budgets import BudgetTable
 from rpdp.federation import Silo
-from tests.runs.toy import Change, write_run
+from tests.studies.toy import Change, write_run
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -124,7 +124,7 @@ def test_the_device_is_an_option_and_goes_to_the_silos(
     assert "--device" in rpdp("train", "--help").out
     run = write_run(tmp_path)
     usual = rpdp("train", run, "-o", "usual", "--json").json
-    monkeypatch.setattr("rpdp.runs.training.require_device", lambda *_: None)
+    monkeypatch.setattr("rpdp.studies.training_run.require_device", lambda *_: None)
     seen = []
     make = Silo.__init__
 
@@ -144,8 +144,8 @@ def test_an_interrupted_run_goes_on_on_its_device(
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rpdp.runs.training.train", interrupted)
-    monkeypatch.setattr("rpdp.runs.training.can_resume", lambda directory: True)
+    monkeypatch.setattr("rpdp.studies.training_run.train", interrupted)
+    monkeypatch.setattr("rpdp.studies.training_run.can_resume", lambda directory: True)
     stopped = rpdp("train", write_run(tmp_path), "--device", "cuda")
     assert stopped.code == 130
     assert "--device cuda --resume" in stopped.out + stopped.err

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from rpdp.deployment.certificates import (
+from rpdp.deployment.files.certificates import (
     Authority,
     ServerCertificate,
     SiloKey,

@@ -19,11 +19,11 @@ import pytest
 import torch
 
 from rpdp import Evaluation, Ledger, Policy, PublicPlan, Silo, simulate
-from rpdp.deployment.silofile import SiloFile
+from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.trial import federation, operator, start_agent
-from rpdp.experiments.tasks import task
-from rpdp.runs.sources import default_correct, records_of
-from rpdp.runs.store import read_result, read_rounds
+from rpdp.studies.run_directory import read_result, read_rounds
+from rpdp.studies.study_data import default_correct, records_of
+from rpdp.tasks.registry import task
 from rpdp.training import FlatModel
 
 from . import trials
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rpdp.budgets import BudgetTable
-    from rpdp.deployment.layout import Layout
-    from rpdp.deployment.trial import Federation
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.deployment.trial import RunningFederation
     from rpdp.ledger.account import RunStatus
 
 pytestmark = [
@@ -51,7 +51,7 @@ LONGEST = 900.0
 # The task's own model and loss, with steps long enough to be killed in.
 SLEEPY = """
 import time
-from rpdp.experiments.tasks import task
+from rpdp.tasks.registry import task
 
 def model():
     return task("heart_disease").model(seed=0)
@@ -79,7 +79,7 @@ def slow_down(layout: Layout, silo: str, seconds: float) -> None:
 class Trial:
     """A federation that is being disturbed."""
 
-    def __init__(self, layout: Layout, running: Federation, stack: ExitStack, deadline: float) -> None:
+    def __init__(self, layout: Layout, running: RunningFederation, stack: ExitStack, deadline: float) -> None:
         self.layout, self.running, self._stack, self._deadline = layout, running, stack, deadline
         self._comebacks: list[threading.Thread] = []
         self.kills: list[str] = []

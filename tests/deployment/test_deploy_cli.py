@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rpdp.cli.run import run as command
-from rpdp.deployment import server
-from rpdp.deployment.control import Control, FlowerRun, RunStatus, Value
-from rpdp.deployment.environment import executable
-from rpdp.deployment.layout import Layout
+from rpdp.deployment.agent.agent_client import ask
+from rpdp.deployment.files.layout import Layout
+from rpdp.deployment.files.silo_file import SiloFile
+from rpdp.deployment.flower import server_run as server
+from rpdp.deployment.flower.control import Control, FlowerRun, FlowerRunStatus, Value
+from rpdp.deployment.flower.environment import executable
 from rpdp.deployment.processes import free_port
-from rpdp.deployment.silofile import SiloFile
 from rpdp.deployment.trial import start_agent
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.federation.agent.client import ask
-from rpdp.federation.agent.protocol import Frame
+from rpdp.federation.frames import Frame
 from rpdp.ledger import Ledger
 
 from . import trials
@@ -221,7 +221,7 @@ class Submitted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.config: dict[str, Value] = {}
-        self.status = RunStatus("completed", "")
+        self.status = FlowerRunStatus("completed", "")
         monkeypatch.setattr(Control, "submit", self._submit)
         monkeypatch.setattr(FlowerRun, "wait", lambda *_, **__: self.status)
 
@@ -255,12 +255,12 @@ def test_run(made: Rpdp, submitted: Submitted) -> None:
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        (RunStatus("failed", "ServerApp failed with exception: run 'one' was not admitted (silo-00: policy)"), 3),
-        (RunStatus("failed", "No heartbeat received"), 1),
-        (RunStatus("stopped", ""), 1),
+        (FlowerRunStatus("failed", "ServerApp failed with exception: run 'one' was not admitted (silo-00: policy)"), 3),
+        (FlowerRunStatus("failed", "No heartbeat received"), 1),
+        (FlowerRunStatus("stopped", ""), 1),
     ],
 )
-def test_a_run_that_fails(made: Rpdp, submitted: Submitted, status: RunStatus, code: int) -> None:
+def test_a_run_that_fails(made: Rpdp, submitted: Submitted, status: FlowerRunStatus, code: int) -> None:
     submitted.status = status
     told = made("deploy", "run", "f", "--run-id", "one", code=code)
     assert f"run one {status.name}: {status.details or 'no reason given'}; its log is" in told

@@ -15,12 +15,12 @@ import torch
 from rpdp import Policy, PublicPlan, Silo, simulate
 from rpdp.cli.output import INTERRUPTED
 from rpdp.cli.run import run as command
-from rpdp.deployment.environment import executable
+from rpdp.deployment.flower.environment import executable
 from rpdp.deployment.processes import Process
 from rpdp.deployment.trial import federation, operator
-from rpdp.experiments.tasks import task
-from rpdp.runs.sources import records_of
-from rpdp.runs.store import read_result
+from rpdp.studies.run_directory import read_result
+from rpdp.studies.study_data import records_of
+from rpdp.tasks.registry import task
 
 from . import trials
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rpdp.budgets import BudgetTable
-    from rpdp.deployment.layout import Layout
+    from rpdp.deployment.files.layout import Layout
 
 SILOS = ("silo-00", "silo-01")
 SEED = 7

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rpdp.deployment.certificates import make_authority, make_server_certificate, make_silo_key
-from rpdp.deployment.flower import OFFLINE_SECONDS, SuperLink, SuperNode
+from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
+from rpdp.deployment.flower.superlink import OFFLINE_SECONDS, SuperLink, SuperNode
 from rpdp.errors import RpdpError
 
 from .echo import write_echo_app
 
 if TYPE_CHECKING:
-    from rpdp.deployment.control import Value
+    from rpdp.deployment.flower.control import Value
 
 
 def alive(pid: int) -> bool:

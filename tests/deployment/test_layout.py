@@ -10,32 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from rpdp.deployment.agents import opened_agent, record_ids
-from rpdp.deployment.certificates import ServerCertificate
-from rpdp.deployment.layout import Layout
-from rpdp.deployment.silofile import SiloFile
+from rpdp.deployment.agent.opening import opened_agent, record_ids
+from rpdp.deployment.files.certificates import ServerCertificate
+from rpdp.deployment.files.layout import Layout
+from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.trial import operator, provide_trial_budgets
 from rpdp.errors import InputError
 from rpdp.federation import model_fingerprint
 from rpdp.planning import PublicPlan
-from rpdp.runs.runfile import RunFile
-from rpdp.runs.sources import make_model
+from rpdp.studies.study_data import make_model
+from rpdp.studies.study_file import StudyFile
 from tests.deployment.trials import study_text
-from tests.runs.toy import Change, write_run
+from tests.studies.toy import Change, write_run
 
 STUDY = study_text(clip_norm=0.7, lifetime_delta=1.23456789e-3)
 SILOS = ("silo-00", "silo-01")
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> RunFile:
+def study(tmp_path: Path) -> StudyFile:
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
-    return RunFile.read(path)
+    return StudyFile.read(path)
 
 
 @pytest.fixture
-def layout(tmp_path: Path, study: RunFile) -> Layout:
+def layout(tmp_path: Path, study: StudyFile) -> Layout:
     return Layout.create(tmp_path / "f", study, SILOS, "fl.example", 8443)
 
 
@@ -57,7 +57,7 @@ def test_what_is_there(layout: Layout) -> None:
         assert (layout.silo(name) / f"{name}.pub").read_text() == (layout.server / "keys" / f"{name}.pub").read_text()
 
 
-def test_only_the_owner_looks_in(tmp_path: Path, study: RunFile) -> None:
+def test_only_the_owner_looks_in(tmp_path: Path, study: StudyFile) -> None:
     before = os.umask(0)  # the worst one
     try:
         layout = Layout.create(tmp_path / "f", study, SILOS, "fl.example", 8443)
@@ -71,7 +71,7 @@ def test_only_the_owner_looks_in(tmp_path: Path, study: RunFile) -> None:
     assert {mode(path) for path in secrets} == {0o600}
 
 
-def test_the_plan(layout: Layout, study: RunFile) -> None:
+def test_the_plan(layout: Layout, study: StudyFile) -> None:
     plan = PublicPlan.read(layout.server / "plan.json")
     assert (plan.schedule.rounds, plan.schedule.local_steps, plan.schedule.participations) == (3, 4, 1)
     assert (plan.noise_multiplier, plan.clip_norm, plan.delta) == (4.5, 0.7, 1e-3)
@@ -98,7 +98,7 @@ def test_the_proposed_policy_just_fits(layout: Layout) -> None:
 @pytest.mark.parametrize(
     ("host", "address"), [("fl.example", "fl.example:8443"), ("10.0.0.7", "10.0.0.7:8443"), ("::1", "[::1]:8443")]
 )
-def test_the_names_of_the_server(tmp_path: Path, study: RunFile, host: str, address: str) -> None:
+def test_the_names_of_the_server(tmp_path: Path, study: StudyFile, host: str, address: str) -> None:
     layout = Layout.create(tmp_path / "f", study, SILOS, host, 8443)
     home = layout.server
     names = ServerCertificate(home / "ca.crt", home / "server.crt", home / "server.key").names()
@@ -114,20 +114,20 @@ def test_the_app(layout: Layout) -> None:
     assert all("_" not in key for key in told["config"])
 
 
-def test_a_path_with_quotes(tmp_path: Path, study: RunFile) -> None:
+def test_a_path_with_quotes(tmp_path: Path, study: StudyFile) -> None:
     layout = Layout.create(tmp_path / 'a "b" \\ Ü', study, SILOS, "fl.example", 8443)
     told = tomllib.loads((layout.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert told["config"]["server"] == str(layout.server)
 
 
-def test_nothing_is_overwritten(layout: Layout, study: RunFile) -> None:
+def test_nothing_is_overwritten(layout: Layout, study: StudyFile) -> None:
     before = {path: path.read_bytes() for path in layout.directory.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match="is not an empty directory; choose another one"):
         Layout.create(layout.directory, study, SILOS, "fl.example", 8443)
     assert {path: path.read_bytes() for path in layout.directory.rglob("*") if path.is_file()} == before
 
 
-def test_a_file_of_that_name(tmp_path: Path, study: RunFile) -> None:
+def test_a_file_of_that_name(tmp_path: Path, study: StudyFile) -> None:
     (tmp_path / "f").write_text("mine")
     with pytest.raises(InputError, match="is not an empty directory"):
         Layout.create(tmp_path / "f", study, SILOS, "fl.example", 8443)
@@ -148,7 +148,7 @@ def test_a_file_of_that_name(tmp_path: Path, study: RunFile) -> None:
 )
 @pytest.mark.parametrize("was_there", [False, True])
 def test_what_fails_leaves_nothing(
-    tmp_path: Path, study: RunFile, silos: list[str], host: str, expected: str, was_there: bool
+    tmp_path: Path, study: StudyFile, silos: list[str], host: str, expected: str, was_there: bool
 ) -> None:
     directory = tmp_path / "new" / "f"
     if was_there:
@@ -176,14 +176,14 @@ def test_others_files_are_not_taken_away(layout: Layout) -> None:
     ],
 )
 def test_a_study_that_cannot_run(tmp_path: Path, changes: list[Change], expected: str) -> None:
-    spec = RunFile.read(write_run(tmp_path, *changes))
+    spec = StudyFile.read(write_run(tmp_path, *changes))
     with pytest.raises(Exception, match=expected):
         Layout.create(tmp_path / "f", spec, ["a", "b"], "fl.example", 8443)
     assert not (tmp_path / "f").exists()
 
 
 def test_own_code_goes_to_the_server(tmp_path: Path) -> None:
-    spec = RunFile.read(write_run(tmp_path))
+    spec = StudyFile.read(write_run(tmp_path))
     module = str(spec.task.model).partition(":")[0]
     layout = Layout.create(tmp_path / "f", spec, ["a", "b"], "fl.example", 8443)
     assert (layout.server / f"{module}.py").read_text() == (tmp_path / f"{module}.py").read_text()
@@ -196,13 +196,13 @@ def test_own_code_goes_to_the_server(tmp_path: Path) -> None:
 
 def test_an_own_package_goes_to_the_server(tmp_path: Path) -> None:
     path = write_run(tmp_path)
-    module = str(RunFile.read(path).task.model).partition(":")[0]
+    module = str(StudyFile.read(path).task.model).partition(":")[0]
     package = tmp_path / "hospital"
     package.mkdir()
     (package / "__init__.py").touch()
     shutil.move(tmp_path / f"{module}.py", package / f"{module}.py")
     path.write_text(path.read_text().replace(f'"{module}:', f'"hospital.{module}:'))
-    layout = Layout.create(tmp_path / "f", RunFile.read(path), ["a", "b"], "fl.example", 8443)
+    layout = Layout.create(tmp_path / "f", StudyFile.read(path), ["a", "b"], "fl.example", 8443)
     copied = {str(one.relative_to(layout.server)) for one in (layout.server / "hospital").rglob("*.py")}
     assert copied == {"hospital/__init__.py", f"hospital/{module}.py"}
 
@@ -225,7 +225,7 @@ def test_damaged(tmp_path: Path, text: str | None, expected: str) -> None:
         Layout.read(tmp_path)
 
 
-def test_trial_budgets(layout: Layout, study: RunFile) -> None:
+def test_trial_budgets(layout: Layout, study: StudyFile) -> None:
     provide_trial_budgets(layout, study)
     for name in SILOS:
         spec = SiloFile.read(layout.silo(name) / "silo.toml")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rpdp.deployment.certificates import make_authority, make_server_certificate
-from rpdp.deployment.control import Control, Value, one_line
-from rpdp.deployment.environment import flower_environment
-from rpdp.deployment.flower import SuperLink, SuperNode
+from rpdp.deployment.files.certificates import make_authority, make_server_certificate
+from rpdp.deployment.flower.control import Control, Value, one_line
+from rpdp.deployment.flower.environment import flower_environment
+from rpdp.deployment.flower.superlink import SuperLink, SuperNode
 from rpdp.deployment.processes import Process, free_port
 from rpdp.errors import InputError, RpdpError
 

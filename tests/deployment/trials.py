@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.budgets import BudgetTable
-from rpdp.deployment.agents import record_ids
-from rpdp.deployment.layout import Layout
+from rpdp.deployment.agent.opening import record_ids
+from rpdp.deployment.files.layout import Layout
+from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.processes import free_port
-from rpdp.deployment.silofile import SiloFile
 from rpdp.federation import Server, Update
 from rpdp.ledger import Ledger
 from rpdp.ledger.heads import NAME as HEADS
 from rpdp.ledger.heads import read_heads
 from rpdp.planning import PublicPlan
-from rpdp.runs.allowances import drawn_budgets
-from rpdp.runs.runfile import RunFile
-from rpdp.runs.sources import make_model
+from rpdp.studies.study_budgets import drawn_budgets
+from rpdp.studies.study_data import make_model
+from rpdp.studies.study_file import StudyFile
 from rpdp.training import FlatModel
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from rpdp.deployment.control import Value
+    from rpdp.deployment.flower.control import Value
     from rpdp.deployment.processes import Process
-    from rpdp.federation.result import RoundLog
+    from rpdp.federation.run_result import RoundLog
     from rpdp.ledger.account import RunStatus
 
 _STUDY = """
@@ -74,7 +74,7 @@ def make_layout(directory: Path, study: str, silos: Sequence[str]) -> Layout:
     """A federation on a free port of this machine."""
     path = directory / "study.toml"
     path.write_text(study)
-    return Layout.create(directory / "f", RunFile.read(path), silos, "127.0.0.1", free_port())
+    return Layout.create(directory / "f", StudyFile.read(path), silos, "127.0.0.1", free_port())
 
 
 def set_value(layout: Layout, silo: str, key: str, value: str) -> None:
@@ -94,7 +94,7 @@ def add_lines(layout: Layout, silo: str, lines: str) -> None:
 def give_budgets(layout: Layout, silo: str, *, seed: int = 0) -> BudgetTable:
     """Budgets as the study declares them, and a ledger: for simulations if the silo file has that section."""
     spec = SiloFile.read(layout.silo(silo) / "silo.toml")
-    table = drawn_budgets(RunFile.read(layout.server / "study.toml"), silo, record_ids(spec), seed)
+    table = drawn_budgets(StudyFile.read(layout.server / "study.toml"), silo, record_ids(spec), seed)
     table.write(spec.file(spec.silo.budgets))
     delta = spec.policy.lifetime_delta
     kind = "production" if spec.simulation is None else "simulation"
@@ -195,7 +195,7 @@ def status(layout: Layout, silo: str, run: str) -> RunStatus:
 
 def model_of_releases(layout: Layout, run: str, rounds: Sequence[RoundLog]) -> Tensor:
     """The model again, from the updates in the silos' outboxes: what the server has averaged, if it got these bytes."""
-    spec, public = RunFile.read(layout.server / "study.toml"), PublicPlan.read(layout.server / "plan.json")
+    spec, public = StudyFile.read(layout.server / "study.toml"), PublicPlan.read(layout.server / "plan.json")
     server = Server(run, public, FlatModel(make_model(spec, 0)).values.data, layout.silos)
     with ExitStack() as stack:
         ledgers = {}

@@ -19,10 +19,9 @@ from torch.utils import _pytree as tree
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from rpdp.baselines.federated import UnprotectedSilo
-from rpdp.experiments.models.losses import cross_entropy
-from rpdp.federation import Evaluation, Silo, devices, simulate
+from rpdp.federation import Evaluation, Silo, UnprotectedSilo, devices, simulate
 from rpdp.planning import Recipe
+from rpdp.tasks.models.losses import cross_entropy
 from rpdp.training import BadRecordWarning, Records, SlowKernelWarning
 from tests.federation.references import SETTINGS
 from tests.federation.world import make_public, make_silo, outcome

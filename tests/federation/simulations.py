@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import simulate
 from rpdp.planning import Recipe
+from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import evaluation, make_model, make_public, make_silo
 
 if TYPE_CHECKING:

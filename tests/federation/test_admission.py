@@ -12,12 +12,12 @@ from torch import nn
 
 from rpdp import BudgetTable
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
-from rpdp.experiments.models.linear import logistic_regression
 from rpdp.federation import Policy, Silo, Update, model_fingerprint
 from rpdp.ledger import MemoryAccount
 from rpdp.planning import SiloPlan, assign_allowed
 from rpdp.sampling import Secure as SecureRandomness
 from rpdp.sampling import Seeded
+from rpdp.tasks.models.linear import logistic_regression
 from rpdp.training import Records
 from tests.federation.world import (
     FEATURES,
@@ -36,7 +36,7 @@ from tests.federation.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rpdp.federation.silo import Planner
+    from rpdp.planning import Planner
 
 PUBLIC = make_public()
 

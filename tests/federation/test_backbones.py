@@ -13,11 +13,11 @@ from torch import Tensor
 from rpdp import BudgetTable, PublicPlan, Schedule
 from rpdp.budgets import ThreeLevels
 from rpdp.errors import InputError
-from rpdp.experiments.tasks import task
 from rpdp.federation import Evaluation, Policy, Server, Silo, make_backbone, simulate
 from rpdp.federation.backbones import FedAvg, Weighted, proximal_strength
-from rpdp.federation.local import make_optimiser
+from rpdp.federation.local_training import make_optimiser
 from rpdp.planning import BACKBONES, Recipe
+from rpdp.tasks.registry import task
 from rpdp.training import Records
 from tests.federation.references import REFERENCES, SETTINGS
 from tests.federation.world import (

@@ -14,11 +14,11 @@ from torch.utils import backend_registration
 
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Policy, Silo, run_production, simulate
 from rpdp.federation.devices import full_float32, known_device
 from rpdp.federation.workers import default_workers
 from rpdp.ledger import Ledger
+from rpdp.tasks.models.losses import binary_loss
 from rpdp.training import FlatModel
 from tests.federation.world import (
     admitted,

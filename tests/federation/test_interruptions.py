@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rpdp.errors import InputError
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation.checkpoint import NAME
 from rpdp.planning import BACKBONES
+from rpdp.tasks.models.losses import binary_loss
 from tests.federation.references import SETTINGS
 from tests.federation.simulations import MIXED, Interrupt, federation, run
 from tests.federation.world import make_model, make_public, make_recipe, make_silo, outcome

@@ -14,10 +14,10 @@ import torch
 
 from rpdp import BudgetTable
 from rpdp.errors import PrivacyRefusal
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Policy, RoundLog, RunResult, Silo, run_production, simulate
 from rpdp.ledger import Ledger, MemoryAccount
 from rpdp.ledger.heads import read_heads
+from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import evaluation, make_ids, make_model, make_public, make_records
 
 if TYPE_CHECKING:

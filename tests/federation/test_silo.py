@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from rpdp.errors import PrivacyRefusal
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.ledger import MemoryAccount
 from rpdp.planning import Recipe
 from rpdp.sampling import Seeded
+from rpdp.tasks.models.losses import binary_loss
 from rpdp.training import Records
 from tests.federation.world import (
     FEATURES,

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.experiments.models.losses import binary_loss, cross_entropy
 from rpdp.federation import Policy, RoundLog, Silo, simulate
 from rpdp.federation.workers import WorkerError
 from rpdp.planning import BACKBONES, Recipe
+from rpdp.tasks.models.losses import binary_loss, cross_entropy
 from rpdp.training import Records
 from tests.federation.references import SETTINGS
 from tests.federation.simulations import MIXED, NAMES, Interrupt, federation, run

@@ -17,9 +17,9 @@ from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
 from rpdp import BudgetTable, PrivacyCurve, PublicPlan, Schedule
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Policy, RunResult, Silo, SiloView, simulate
 from rpdp.planning import SiloPlan, assign_allowed
+from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import make_ids, make_model, make_public, make_records, make_silo
 
 if TYPE_CHECKING:

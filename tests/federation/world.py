@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
-from rpdp.experiments.models.linear import logistic_regression
-from rpdp.experiments.models.losses import binary_loss, predicted_classes
-from rpdp.federation import Announcement, Evaluation, Policy, RunResult, Server, Silo, Update, local
+from rpdp.federation import Announcement, Evaluation, Policy, RunResult, Server, Silo, Update
+from rpdp.federation import local_training as local
 from rpdp.planning import Recipe, Status
 from rpdp.sampling import Randomness, Seeded
+from rpdp.tasks.models.linear import logistic_regression
+from rpdp.tasks.models.losses import binary_loss, predicted_classes
 from rpdp.training import NoisyStep, Records, StepDiagnostics
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rpdp.budgets import RecordBudgets
-    from rpdp.federation.silo import Planner
     from rpdp.ledger import Account
+    from rpdp.planning import Planner
 
 FEATURES = 4
 RUN = "run"

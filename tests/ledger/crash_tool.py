@@ -22,7 +22,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpdp.ledger import Ledger, points, verification
+from rpdp.ledger import Ledger
+from rpdp.ledger.inspection import verification
+from rpdp.ledger.store import crash_points as points
 from tests.ledger import small
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import torch
 
 from rpdp import BudgetTable, PublicPlan
 from rpdp.errors import PrivacyRefusal
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.federation import Announcement, Policy, Silo
 from rpdp.ledger import Ledger
 from rpdp.planning import assign_allowed
 from rpdp.sampling import Randomness, Secure, Seeded
+from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import (
     FEATURES,
     admit,

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from rpdp import BudgetTable, PublicPlan, Schedule, calibrate_noise
-from rpdp.ledger import attacker
-from rpdp.ledger.attacker import joined_rounds, provable_delta
+from rpdp.ledger.inspection import attacker
+from rpdp.ledger.inspection.attacker import joined_rounds, provable_delta
 from tests.ledger import small
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def test_verify_catches_an_accountant_that_is_wrong(tmp_path: Path, monkeypatch:
     with small.make(tmp_path, table) as ledger:
         made = small.plan(ledger, table, noise_multiplier=5.0, accountant="pld")
         ledger.reserve("honest", made, None)
-        monkeypatch.setattr("rpdp.ledger.repricing._prices", wrong)
+        monkeypatch.setattr("rpdp.ledger.inspection.repricing._prices", wrong)
         assert ledger.verify().is_good
         cheap = small.by_hand(made.public, table.ids, made.cost * 0.8, made.q)
         ledger.reserve("cheap", cheap, None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rpdp.ledger import points
+from rpdp.ledger.store import crash_points as points
 
 ROOT = Path(__file__).parents[2]
 

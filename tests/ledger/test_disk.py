@@ -11,7 +11,8 @@ import pytest
 
 from rpdp import BudgetTable
 from rpdp.errors import PrivacyRefusal
-from rpdp.ledger import Charge, Ledger, verification
+from rpdp.ledger import Charge, Ledger
+from rpdp.ledger.inspection import verification
 from tests.ledger import small
 from tests.ledger.faulty import BROKEN_SYNC, FULL, KINDS, FaultyVFS
 from tests.ledger.small import LIFETIME_DELTA, heads
@@ -133,7 +134,7 @@ def test_a_creation_on_a_full_disk_leaves_nothing_in_the_way(tmp_path: Path, mon
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("rpdp.ledger.creation._sync", full)
+    monkeypatch.setattr("rpdp.ledger.store.creation._sync", full)
     with pytest.raises(OSError, match="No space left"):
         small.make(tmp_path)
     monkeypatch.undo()

@@ -12,7 +12,9 @@ import pytest
 
 from rpdp import BudgetTable
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
-from rpdp.ledger import Account, Charge, Ledger, LedgerInUseError, chain, verification
+from rpdp.ledger import Account, Charge, Ledger, LedgerInUseError
+from rpdp.ledger.inspection import verification
+from rpdp.ledger.store import chain
 from rpdp.planning import assign_allowed
 from tests.federation.world import make_ids
 from tests.ledger import small
@@ -22,7 +24,7 @@ from tests.ledger.small import LIFETIME_DELTA, heads, tails
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rpdp.ledger.chain import Event
+    from rpdp.ledger.store.chain import Event
 
 
 class TestLedger(AccountSuite):
@@ -234,7 +236,7 @@ def test_an_interrupted_creation_leaves_nothing_in_the_way(tmp_path: Path, monke
         if label == "create: built":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("rpdp.ledger.points.reached", stop)
+    monkeypatch.setattr("rpdp.ledger.store.crash_points.reached", stop)
     with pytest.raises(KeyboardInterrupt):
         small.make(tmp_path)
     monkeypatch.undo()
@@ -338,7 +340,7 @@ def test_a_subject_cannot_get_more_by_more_records(tmp_path: Path) -> None:
 
 def test_many_records_and_classes_in_several_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five chunks, more than 256 classes, both with and without everybody."""
-    monkeypatch.setattr("rpdp.ledger.records.CHUNK", 100)
+    monkeypatch.setattr("rpdp.ledger.store.record_store.CHUNK", 100)
     table = BudgetTable([f"r{number}" for number in range(450)], np.linspace(0.5, 3.0, 450))
     rows = np.arange(0, 450, 3)
     some = BudgetTable([f"r{number}" for number in rows], table.epsilon[rows])

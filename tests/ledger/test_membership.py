@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rpdp import BudgetTable
-from rpdp.ledger.membership import classes_of, spread
-from rpdp.ledger.roster import Roster, sorted_order
+from rpdp.ledger.store.roster import Roster, sorted_order
+from rpdp.ledger.store.sampling_classes import classes_of, spread
 from rpdp.planning import SiloPlan
 from tests.ledger import small
 

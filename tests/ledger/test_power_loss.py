@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpdp.errors import RpdpError
-from rpdp.ledger import Ledger, verification
+from rpdp.ledger import Ledger
+from rpdp.ledger.inspection import verification
 from tests.ledger import small
 from tests.ledger.account_suite import never
 from tests.ledger.recorded import Recording, RecordingVFS

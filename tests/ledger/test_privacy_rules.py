@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.ledger import Ledger
-from rpdp.ledger.chain import GENESIS, Event, head_after, public_head_after
-from rpdp.ledger.identity import RecordKey
+from rpdp.ledger.store.chain import GENESIS, Event, head_after, public_head_after
+from rpdp.ledger.store.record_keys import RecordKey
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 

@@ -12,7 +12,7 @@ import pytest
 from rpdp.cli.run import run as command
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Charge, Ledger
-from rpdp.ledger.pruning import Updates
+from rpdp.ledger.stewardship.pruning import Updates
 from tests.federation.world import announced, make_public
 from tests.ledger import small
 from tests.ledger.account_suite import never

@@ -11,7 +11,7 @@ import pytest
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Action, Ledger, StewardKey
-from rpdp.ledger.identity import HASH_BYTES
+from rpdp.ledger.store.record_keys import HASH_BYTES
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 

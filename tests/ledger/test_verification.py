@@ -12,8 +12,9 @@ import pytest
 
 from rpdp import BudgetTable
 from rpdp.errors import RpdpError
-from rpdp.ledger import Ledger, verification
-from rpdp.ledger.schema import TABLES, pack
+from rpdp.ledger import Ledger
+from rpdp.ledger.inspection import verification
+from rpdp.ledger.store.schema import TABLES, pack
 from tests.ledger import small
 from tests.ledger.small import heads, tails
 

@@ -6,30 +6,30 @@ import numpy as np
 import pytest
 
 from rpdp import BudgetTable
-from rpdp.report.comparison import Comparison
 from rpdp.report.record_figures import budget_card, group_accuracy_card, inclusion_card, record_cards, share_card
-from rpdp.report.records import AllRecords
+from rpdp.report.report_records import AllRecords
+from rpdp.report.report_runs import ReportRuns
 from rpdp.report.run_figures import accuracy_card, curve_card, final_card, participation_card, time_card
 
 from .runs import public_plan, run, silo_plan, two_silos, view
 
 
 @pytest.fixture(scope="module")
-def two_methods() -> Comparison:
+def two_methods() -> ReportRuns:
     runs = {
         "rpdp": [two_silos(1), two_silos(2, shift=0.2)],
         "minimum": [two_silos(1, "minimum", shift=-0.1)],
     }
-    return Comparison.of(runs, "silo", None)
+    return ReportRuns.of(runs, "silo", None)
 
 
-def all_records(comparison: Comparison) -> AllRecords:
+def all_records(comparison: ReportRuns) -> AllRecords:
     records = AllRecords.of(comparison.subject)
     assert records is not None
     return records
 
 
-def test_accuracy_has_a_band_where_there_are_seeds(two_methods: Comparison) -> None:
+def test_accuracy_has_a_band_where_there_are_seeds(two_methods: ReportRuns) -> None:
     band, ours, minimum = accuracy_card(two_methods).figure.data
     assert (ours.name, minimum.name) == ("rpdp", "minimum")
     assert list(ours.x) == [1, 2, 3, 4]
@@ -40,7 +40,7 @@ def test_accuracy_has_a_band_where_there_are_seeds(two_methods: Comparison) -> N
     np.testing.assert_allclose(band.y[4:], (np.asarray(ours.y) - deviation)[::-1])
 
 
-def test_final_accuracies_each_seed_and_the_mean(two_methods: Comparison) -> None:
+def test_final_accuracies_each_seed_and_the_mean(two_methods: ReportRuns) -> None:
     each, mean, _, single = final_card(two_methods).figure.data
     np.testing.assert_allclose(each.x, [0.7, 0.9])
     np.testing.assert_allclose(mean.x, [0.8])
@@ -51,7 +51,7 @@ def test_final_accuracies_each_seed_and_the_mean(two_methods: Comparison) -> Non
 def test_participation_tells_joined_sat_out_and_rejected() -> None:
     public = public_plan()
     views = {name: view(silo_plan(public, name, 3)) for name in ("a", "b")}
-    comparison = Comparison.of(run(views, rejected={"b": "not finite"}, accuracies=[0.5] * 3), "share", None)
+    comparison = ReportRuns.of(run(views, rejected={"b": "not finite"}, accuracies=[0.5] * 3), "share", None)
     card = participation_card(comparison)
     assert [list(row) for row in card.figure.data[0].z] == [[1, 0, 1], [2, 0, 2]]
     assert list(card.figure.data[0].y) == ["a", "b"]
@@ -59,7 +59,7 @@ def test_participation_tells_joined_sat_out_and_rejected() -> None:
     assert card.caption == "1 of 3 rounds without any update; those left the model as it was."
 
 
-def test_time_of_every_round(two_methods: Comparison) -> None:
+def test_time_of_every_round(two_methods: ReportRuns) -> None:
     card = time_card(two_methods.subject)
     assert list(card.figure.data[0].y) == [0.25, 0.5, 0.75, 1.0]
     assert "3.5 seconds in all" in card.caption
@@ -73,7 +73,7 @@ def test_the_curve_to_share_starts_at_a_constant() -> None:
     np.testing.assert_allclose(curve.y, public.curve.epsilon(np.asarray(curve.x)))
 
 
-def test_budget_and_cost_of_every_record(two_methods: Comparison) -> None:
+def test_budget_and_cost_of_every_record(two_methods: ReportRuns) -> None:
     records = all_records(two_methods)
     _, marks = budget_card(records).figure.data
     assert sum(marks.customdata) == 42
@@ -96,7 +96,7 @@ def test_records_without_a_cost_are_shown_apart() -> None:
     assert "5 records, 0 over budget, 2 sit out" in card.caption
 
 
-def test_realised_against_expected_inclusion(two_methods: Comparison) -> None:
+def test_realised_against_expected_inclusion(two_methods: ReportRuns) -> None:
     records = all_records(two_methods)
     card = inclusion_card(records)
     band, line, marks = card.figure.data
@@ -109,7 +109,7 @@ def test_realised_against_expected_inclusion(two_methods: Comparison) -> None:
     assert band.y[middle] == pytest.approx(records.expected.max() + spread)
 
 
-def test_shares_of_the_groups(two_methods: Comparison) -> None:
+def test_shares_of_the_groups(two_methods: ReportRuns) -> None:
     records = all_records(two_methods)
     people, expected, realised = share_card(records).figure.data
     assert list(people.x) == ["0.5", "2", "8"]
@@ -127,7 +127,7 @@ def test_accuracy_of_the_groups_by_method_on_the_same_records() -> None:
         method: [run({"a": one}, method=method)]
         for method, one in (("rpdp", ours), ("minimum", theirs), ("stranger", stranger))
     }
-    comparison = Comparison.of(runs, "silo", None)
+    comparison = ReportRuns.of(runs, "silo", None)
     card = group_accuracy_card(comparison, all_records(comparison))
     assert card is not None
     assert [trace.name for trace in card.figure.data] == ["rpdp", "minimum"]
@@ -140,7 +140,7 @@ def test_many_records_and_rounds_stay_light() -> None:
     public = public_plan()
     rng = np.random.default_rng(0)
     plan = silo_plan(public, "a", 20_000, levels=rng.uniform(0.1, 9.0, 20_000).tolist())
-    comparison = Comparison.of(run({"a": view(plan)}, accuracies=[0.5] * 3_000), "silo", None)
+    comparison = ReportRuns.of(run({"a": view(plan)}, accuracies=[0.5] * 3_000), "silo", None)
     cards = [
         *record_cards(comparison, all_records(comparison)),
         accuracy_card(comparison),

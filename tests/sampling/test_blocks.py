@@ -11,13 +11,13 @@ from scipy import stats
 
 from rpdp.errors import PrivacyRefusal
 from rpdp.sampling import Randomness, Secure, Seeded
-from rpdp.sampling.forks import forks
+from rpdp.sampling.fork_guard import forks
 from rpdp.sampling.keystream import Keystream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rpdp.sampling.blocks import GaussianBlocks
+    from rpdp.sampling.noise_blocks import GaussianBlocks
 
 SIZE = 3001
 COUNT = 20

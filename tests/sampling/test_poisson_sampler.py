@@ -14,7 +14,7 @@ from scipy import stats
 
 from rpdp.errors import InputError
 from rpdp.sampling import PoissonSampler, Seeded
-from rpdp.sampling import sampler as sampler_module
+from rpdp.sampling import poisson_sampler as sampler_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable

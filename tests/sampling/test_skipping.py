@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rpdp.sampling import PoissonSampler, Seeded, skipping
+from rpdp.sampling import PoissonSampler, Seeded
+from rpdp.sampling import geometric_skips as skipping
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,7 +119,7 @@ class TestExactness:
     def test_tiny_probabilities_find_the_exact_slot(self, slot: int) -> None:
         """q = 1e-11 and a million records: words around the border of two slots fall on either side."""
         q = np.full(1_000_000, 1e-11)
-        draws = skipping.Skipping(q, np.arange(q.size))
+        draws = skipping.GeometricSkips(q, np.arange(q.size))
         with mpmath.workdps(60):
             border = int((1 - (1 - mpmath.mpf(1e-11)) ** slot) * 2**64)
         margin = 2 + slot // 10_000
@@ -129,7 +130,7 @@ class TestExactness:
     def test_what_is_realised_is_never_above_q(self) -> None:
         """Exact arithmetic on the thinning words: candidate probability × kept share, within 1e-6 below q."""
         q = np.exp(np.linspace(np.log(1e-9), np.log(0.06), 200_000))
-        draws = skipping.Skipping(q, np.arange(q.size))
+        draws = skipping.GeometricSkips(q, np.arange(q.size))
         for bucket in draws._buckets:
             part = draws._slots[bucket.first : bucket.first + bucket.size]
             total = bucket.probability * (part[:, 1] / 2.0**64) * (1 + bucket.slack)
@@ -139,7 +140,7 @@ class TestExactness:
 
     def test_buckets_cover_all_slots_once_and_stay_few(self) -> None:
         q = np.exp(np.linspace(np.log(1e-15), np.log(0.06), 150_000))
-        draws = skipping.Skipping(q, np.arange(q.size))
+        draws = skipping.GeometricSkips(q, np.arange(q.size))
         assert sum(bucket.size for bucket in draws._buckets) == q.size
         assert [b.first for b in draws._buckets[1:]] == [b.first + b.size for b in draws._buckets[:-1]]
         assert sorted(draws._slots[:, 0].tolist()) == list(range(q.size))
@@ -151,7 +152,7 @@ class TestExactness:
         """With far too few gaps drawn ahead the rest is drawn later: 2,000 draws of 200 records, seed 43."""
         monkeypatch.setattr(skipping, "_SPARE_DEVIATIONS", -3.0)
         q = np.repeat([0.05, 0.1, 0.3, 0.5], 50)
-        draws, randomness = skipping.Skipping(q, np.arange(200)), Seeded(43)
+        draws, randomness = skipping.GeometricSkips(q, np.arange(200)), Seeded(43)
         assert any(bucket.gaps_ahead < bucket.size * bucket.probability for bucket in draws._buckets)
         counts = np.zeros(200, dtype=np.int64)
         for _ in range(2_000):

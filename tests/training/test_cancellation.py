@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rpdp.training import CLIP_SLACK, FlatModel, GhostKernel, Records
-from rpdp.training.ghost.clipping import GRAM_ERROR, total_norms
-from rpdp.training.ghost.uses import FactorUse
+from rpdp.training.ghost.cancellation import GRAM_ERROR, total_norms
+from rpdp.training.ghost.parameter_uses import FactorUse
 
 
 def cancelling(strength: float, seed: int, positions: int = 8, size: int = 40) -> tuple[Tensor, Tensor]:

@@ -23,9 +23,9 @@ from rpdp.training import (
     VmapKernel,
     check_model,
     make_kernel,
-    probe,
     to_groupnorm,
 )
+from rpdp.training import model_probe as probe
 
 
 def loss(output: Tensor, targets: Tensor) -> Tensor:

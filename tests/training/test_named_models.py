@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from rpdp_lab.models.resnet import resnet18_groupnorm
+from rpdp_lab.models.text import Encoder, EncoderConfig, TextHead
 from torch import nn
 
-from rpdp.experiments.models import (
-    Loss,
-    TextHead,
-    binary_loss,
-    cross_entropy,
-    logistic_regression,
-    paper_cnn,
-    resnet18_groupnorm,
-)
-from rpdp.experiments.models.text import Encoder, EncoderConfig
+from rpdp.tasks.models.convolutional import paper_cnn
+from rpdp.tasks.models.linear import logistic_regression
+from rpdp.tasks.models.losses import Loss, binary_loss, cross_entropy
 from rpdp.training import AffineKernel, FlatModel, GhostKernel, Kernel, LoopKernel, Records, make_kernel
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from scipy import stats
 from torch import Tensor, nn
 
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.experiments.models.losses import binary_loss
 from rpdp.sampling import Secure, Seeded
+from rpdp.tasks.models.losses import binary_loss
 from rpdp.training import BadRecordWarning, FlatModel, NoisyStep, Records, StepSettings, grid_spacing, make_kernel
-from rpdp.training.noise import BLOCK, release_
-from rpdp.training.step import _require_about_records
+from rpdp.training.noise_addition import BLOCK, release_
+from rpdp.training.noisy_step import _require_about_records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

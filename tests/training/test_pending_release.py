@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.sampling import Secure, Seeded
-from rpdp.sampling.blocks import GaussianBlocks
+from rpdp.sampling.noise_blocks import GaussianBlocks
 from rpdp.training import FlatModel, GhostKernel, NoisyStep, Records, StepSettings, make_kernel
-from rpdp.training import noise as noise_module
-from rpdp.training.noise import BLOCK, PendingRelease, grid_spacing, release_
+from rpdp.training import noise_addition as noise_module
+from rpdp.training.noise_addition import BLOCK, PendingRelease, grid_spacing, release_
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from rpdp.budgets import BudgetTable
 from rpdp.sampling import Seeded
 from rpdp.training import FlatModel, NoisyStep, Records, StepSettings, make_kernel, train_central
-from rpdp.training.noise import BLOCK, release_
+from rpdp.training.noise_addition import BLOCK, release_
 from tests.federation.world import make_public, silo_plan
 
 if TYPE_CHECKING:

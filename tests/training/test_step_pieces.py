@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from rpdp.errors import InputError
 from rpdp.sampling import Seeded
 from rpdp.training import CLIP_SLACK, FlatModel, NoisyStep, Records, StepSettings, make_kernel
-from rpdp.training import step as step_module
-from rpdp.training.pieces import LARGEST_PIECE, pieces
+from rpdp.training import noisy_step as step_module
+from rpdp.training.micro_batches import LARGEST_PIECE, pieces
 
 Positions = NDArray[np.int64]
 Cut = Callable[[Positions, int], Iterator[Positions]]

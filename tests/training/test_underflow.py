@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from rpdp.errors import InputError
-from rpdp.experiments.models.losses import binary_loss
-from rpdp.training import SMALLEST_CLIP_NORM, FlatModel, Records, affine, make_kernel
-from rpdp.training.ghost import uses
+from rpdp.tasks.models.losses import binary_loss
+from rpdp.training import SMALLEST_CLIP_NORM, FlatModel, Records, make_kernel
+from rpdp.training import affine_kernel as affine
+from rpdp.training.ghost import parameter_uses as uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam
 
-from rpdp.deployment.server import run_server
+from rpdp.deployment.flower.server_run import run_server
 
 app = ServerApp()
 

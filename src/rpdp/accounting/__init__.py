@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rpdp.accounting.calibration import calibrate_noise
 from rpdp.accounting.curve import ACCOUNTANTS, Accountant, Bounds, PrivacyCurve
-from rpdp.accounting.paper import paper_type_1, paper_type_2
+from rpdp.accounting.paper_bounds import paper_type_1, paper_type_2
 from rpdp.accounting.schedule import Schedule
 
 __all__ = [

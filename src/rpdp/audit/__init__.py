@@ -16,53 +16,53 @@ from rpdp.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rpdp.audit.analysis import analyse as analyse
+    from rpdp.audit.audit_files import read_audit as read_audit
+    from rpdp.audit.audit_result import AuditResult as AuditResult
+    from rpdp.audit.audit_result import GroupFinding as GroupFinding
     from rpdp.audit.canaries import Canaries as Canaries
     from rpdp.audit.canaries import canary_budgets as canary_budgets
-    from rpdp.audit.law import CanaryLaw as CanaryLaw
-    from rpdp.audit.membership import MembershipResult as MembershipResult
-    from rpdp.audit.membership import audit_model as audit_model
-    from rpdp.audit.observe import go_through as go_through
-    from rpdp.audit.observe import round_observation as round_observation
-    from rpdp.audit.others import OthersReport as OthersReport
-    from rpdp.audit.others import others_choose as others_choose
+    from rpdp.audit.canary_law import CanaryLaw as CanaryLaw
+    from rpdp.audit.membership_inference import MembershipResult as MembershipResult
+    from rpdp.audit.membership_inference import audit_model as audit_model
+    from rpdp.audit.observation import go_through as go_through
+    from rpdp.audit.observation import round_observation as round_observation
+    from rpdp.audit.other_budgets import OthersReport as OthersReport
+    from rpdp.audit.other_budgets import others_choose as others_choose
     from rpdp.audit.planting import Planted as Planted
     from rpdp.audit.planting import plant as plant
-    from rpdp.audit.result import AuditResult as AuditResult
-    from rpdp.audit.result import GroupFinding as GroupFinding
     from rpdp.audit.run_audit import ModelAudit as ModelAudit
     from rpdp.audit.run_audit import RunAudit as RunAudit
     from rpdp.audit.run_audit import audit_run as audit_run
     from rpdp.audit.run_audit import audit_run_model as audit_run_model
-    from rpdp.audit.served import audit_served as audit_served
+    from rpdp.audit.served_audit import audit_served as audit_served
     from rpdp.audit.silo_audit import Subject as Subject
     from rpdp.audit.silo_audit import audit_silo as audit_silo
-    from rpdp.audit.store import read_audit as read_audit
     from rpdp.audit.tally import Tally as Tally
 
 _HOME_OF = {
-    "AuditResult": "rpdp.audit.result",
+    "AuditResult": "rpdp.audit.audit_result",
     "Canaries": "rpdp.audit.canaries",
-    "CanaryLaw": "rpdp.audit.law",
-    "GroupFinding": "rpdp.audit.result",
-    "MembershipResult": "rpdp.audit.membership",
+    "CanaryLaw": "rpdp.audit.canary_law",
+    "GroupFinding": "rpdp.audit.audit_result",
+    "MembershipResult": "rpdp.audit.membership_inference",
     "ModelAudit": "rpdp.audit.run_audit",
-    "OthersReport": "rpdp.audit.others",
+    "OthersReport": "rpdp.audit.other_budgets",
     "Planted": "rpdp.audit.planting",
     "RunAudit": "rpdp.audit.run_audit",
     "Subject": "rpdp.audit.silo_audit",
     "Tally": "rpdp.audit.tally",
     "analyse": "rpdp.audit.analysis",
-    "audit_model": "rpdp.audit.membership",
+    "audit_model": "rpdp.audit.membership_inference",
     "audit_run": "rpdp.audit.run_audit",
     "audit_run_model": "rpdp.audit.run_audit",
-    "audit_served": "rpdp.audit.served",
+    "audit_served": "rpdp.audit.served_audit",
     "audit_silo": "rpdp.audit.silo_audit",
     "canary_budgets": "rpdp.audit.canaries",
-    "go_through": "rpdp.audit.observe",
-    "others_choose": "rpdp.audit.others",
+    "go_through": "rpdp.audit.observation",
+    "others_choose": "rpdp.audit.other_budgets",
     "plant": "rpdp.audit.planting",
-    "read_audit": "rpdp.audit.store",
-    "round_observation": "rpdp.audit.observe",
+    "read_audit": "rpdp.audit.audit_files",
+    "round_observation": "rpdp.audit.observation",
 }
 
 __all__ = [*_HOME_OF]

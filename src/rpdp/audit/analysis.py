@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rpdp.audit.bound import bound, choose_cut
+from rpdp.audit.audit_result import AuditResult, GroupFinding
 from rpdp.audit.conformance import conformance
-from rpdp.audit.result import AuditResult, GroupFinding
+from rpdp.audit.lower_bound import bound, choose_cut
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:

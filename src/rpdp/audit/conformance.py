@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.accounting import Schedule
-    from rpdp.audit.law import CanaryLaw
+    from rpdp.audit.canary_law import CanaryLaw
     from rpdp.audit.tally import Tally
 
 FALSE_ALARM = 1e-6

@@ -1,4 +1,4 @@
-"""The audit of a run file: twice, because no single set-up is both faithful and sharp; a third time if asked for.
+"""The audit of a study file: twice, because no single set-up is both faithful and sharp; a third time if asked for.
 
 *Beside the records*: a thousand canaries of each group among the real records of one silo, in the run's own model.
 Every step computes what a step of the run computes, so this is the faithful part; conformance needs no more canaries.
@@ -8,10 +8,10 @@ clipping, noise and release. This is the sharp part: a lower bound on ε needs n
 
 Both are simulations.
 
-*Served*, if asked for: canaries as the records of a silo that is served as in a deployment, see `rpdp.audit.served`. No
-simulation, and the only part with a ledger, its own, of canaries alone.
+*Served*, if asked for: canaries as the records of a silo that is served as in a deployment, see
+`rpdp.audit.served_audit`. No simulation, and the only part with a ledger, its own, of canaries alone.
 
-Ledgers named in the run file are not opened, and no account of a real record changes.
+Ledgers named in the study file are not opened, and no account of a real record changes.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rpdp.audit.membership import RUNS, MembershipResult, audit_model
-from rpdp.audit.others import OthersReport, advice, others_choose
-from rpdp.audit.served import SERVED, audit_served
+from rpdp.audit.membership_inference import RUNS, MembershipResult, audit_model
+from rpdp.audit.other_budgets import OthersReport, advice, others_choose
+from rpdp.audit.served_audit import SERVED, audit_served
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, PER_GROUP, Subject, audit_silo
 from rpdp.checks import require_choice
 from rpdp.errors import InputError
-from rpdp.runs.building import build
+from rpdp.studies.building import build
 from rpdp.training import SlowKernelWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rpdp.audit.result import AuditResult, View
-    from rpdp.runs.building import Built
-    from rpdp.runs.runfile import MethodSettings, RunFile
+    from rpdp.audit.audit_result import AuditResult, View
+    from rpdp.studies.building import Built
+    from rpdp.studies.study_file import MethodSettings, StudyFile
 
 FORMAT = "rpdp-audit/1"
 
@@ -115,7 +115,7 @@ class RunAudit:
 
 
 def audit_run(
-    spec: RunFile,
+    spec: StudyFile,
     settings: MethodSettings,
     seed: int,
     *,
@@ -126,10 +126,10 @@ def audit_run(
     served: bool = False,
     on_round: Callable[[str, int, int], None] | None = None,
 ) -> RunAudit:
-    """Audit the run that a run file describes.
+    """Audit the run that a study file describes.
 
     Args:
-        spec: The run file.
+        spec: The study file.
         settings: Of the method.
         seed: Of the simulation.
         silo: Whose records to plant canaries beside; by default the one with the most.
@@ -215,7 +215,7 @@ class ModelAudit:
 
 
 def audit_run_model(
-    spec: RunFile,
+    spec: StudyFile,
     settings: MethodSettings,
     seed: int,
     *,
@@ -223,7 +223,7 @@ def audit_run_model(
     runs: int = RUNS,
     on_run: Callable[[int, int], None] | None = None,
 ) -> ModelAudit:
-    """The model-only audit of a run file; arguments as in `audit_run` and `audit_model`."""
+    """The model-only audit of a study file; arguments as in `audit_run` and `audit_model`."""
     built = _built(spec, settings, seed)
     with _quietly():
         found = audit_model(
@@ -241,7 +241,7 @@ def audit_run_model(
     return ModelAudit(settings.method, found, others, advice(built.public, settings.method))
 
 
-def _built(spec: RunFile, settings: MethodSettings, seed: int) -> Built:
+def _built(spec: StudyFile, settings: MethodSettings, seed: int) -> Built:
     if settings.method == "privacy_free":
         raise InputError("method privacy_free promises nothing, so there is nothing to audit")
     return build(spec, settings, seed)

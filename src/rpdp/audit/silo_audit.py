@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.audit.analysis import analyse, require_confidence
+from rpdp.audit.audit_result import VIEWS, AuditResult, View
 from rpdp.audit.canaries import Canaries, canary_budgets
-from rpdp.audit.law import CanaryLaw
-from rpdp.audit.observe import go_through, require_sums, round_observation, step_observation, watched
+from rpdp.audit.canary_law import CanaryLaw
+from rpdp.audit.observation import go_through, require_sums, round_observation, step_observation, watched
 from rpdp.audit.planting import plant
-from rpdp.audit.result import VIEWS, AuditResult, View
 from rpdp.audit.tally import Tally
 from rpdp.checks import require_choice, require_count
 from rpdp.errors import InputError
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from rpdp.federation import Update
-    from rpdp.federation.silo import Planner
-    from rpdp.planning import PublicPlan, SiloPlan
+    from rpdp.planning import Planner, PublicPlan, SiloPlan
     from rpdp.sampling import Randomness
     from rpdp.training import PerRecordLoss, Records
 

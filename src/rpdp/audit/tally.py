@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.audit.canaries import Canaries
-    from rpdp.audit.law import CanaryLaw
+    from rpdp.audit.canary_law import CanaryLaw
 
 BINS = 2**17
 """Of a histogram: a cell holds at most 6e-5 of the probability, less than what ten million observations resolve."""

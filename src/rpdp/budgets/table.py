@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpdp.budgets import validation
-from rpdp.budgets.files import read_columns, write_columns
+from rpdp.budgets.budget_files import read_columns, write_columns
 from rpdp.budgets.validation import ROWS, Place
 from rpdp.checks import require_delta
 from rpdp.errors import BudgetError

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rpdp.budgets.duplicates import repeated_ids
+from rpdp.budgets.duplicate_ids import repeated_ids
 from rpdp.errors import BudgetError
 
 if TYPE_CHECKING:

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from rpdp.cli import account, audit, budgets, compare, deploy, doctor, ledger, plan, report, reproduce, silo, train
+from rpdp.cli import (
+    account_command,
+    audit_command,
+    budgets_command,
+    compare_command,
+    deploy_command,
+    doctor_command,
+    ledger_command,
+    plan_command,
+    report_command,
+    silo_command,
+    train_command,
+)
 
 app = typer.Typer(
     name="rpdp",
@@ -40,15 +52,14 @@ def _root(
     """
 
 
-app.add_typer(budgets.app, name="budgets")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(silo.app, name="silo")
-app.add_typer(deploy.app, name="deploy")
-app.command("account")(account.account)
-app.command("plan")(plan.plan)
-app.command("train")(train.train)
-app.command("compare")(compare.compare)
-app.command("doctor")(doctor.doctor)
-app.command("audit")(audit.audit)
-app.command("report")(report.report)
-app.command("reproduce")(reproduce.reproduce)
+app.add_typer(budgets_command.app, name="budgets")
+app.add_typer(ledger_command.app, name="ledger")
+app.add_typer(silo_command.app, name="silo")
+app.add_typer(deploy_command.app, name="deploy")
+app.command("account")(account_command.account)
+app.command("plan")(plan_command.plan)
+app.command("train")(train_command.train)
+app.command("compare")(compare_command.compare)
+app.command("doctor")(doctor_command.doctor)
+app.command("audit")(audit_command.audit)
+app.command("report")(report_command.report)

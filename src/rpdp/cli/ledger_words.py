@@ -9,7 +9,7 @@ from rpdp.cli.output import print_table, say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rpdp.ledger.overview import Overview
+    from rpdp.ledger.inspection.overview import Overview
 
 
 def show_overview(ledger: Path, overview: Overview) -> None:

@@ -13,7 +13,7 @@ from rpdp.errors import InputError
 if TYPE_CHECKING:
     from rpdp.accounting import Accountant, Schedule
     from rpdp.budgets import BudgetTable, Distribution
-    from rpdp.runs.runfile import RunFile
+    from rpdp.studies.study_file import StudyFile
 
 MOST_RECORDS = 100_000_000
 """More made-up records than this would not fit into memory."""
@@ -34,9 +34,9 @@ Participations = Annotated[
 ]
 Delta = Annotated[float, typer.Option("--delta", "-d", help="δ of the run, common to all records.")]
 AccountantOption = Annotated[str, typer.Option("--accountant", help="pld (default) or rdp.")]
-RunFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The run file (TOML).", show_default=False)]
-Seed = Annotated[int | None, typer.Option("--seed", help="Instead of the first seed of the run file.")]
-Method = Annotated[str | None, typer.Option("--method", help="Instead of the method of the run file.")]
+RunFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The study file (TOML).", show_default=False)]
+Seed = Annotated[int | None, typer.Option("--seed", help="Instead of the first seed of the study file.")]
+Method = Annotated[str | None, typer.Option("--method", help="Instead of the method of the study file.")]
 Workers = Annotated[
     int | None, typer.Option("--workers", help="Processes; by default one per core. Does not change results.")
 ]
@@ -44,20 +44,20 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
-def method_of(given: str | None, spec: RunFile) -> str:
-    """The method to run: the option, or what the run file says."""
-    from rpdp.runs.sections import METHOD_NAMES
+def method_of(given: str | None, spec: StudyFile) -> str:
+    """The method to run: the option, or what the study file says."""
+    from rpdp.studies.study_sections import METHOD_NAMES
 
     return spec.run.method if given is None else require_choice("--method", given, METHOD_NAMES)
 
 
-def seed_of(given: int | None, spec: RunFile) -> int:
-    """The seed to run: the option, or the first of the run file."""
+def seed_of(given: int | None, spec: StudyFile) -> int:
+    """The seed to run: the option, or the first of the study file."""
     return int(spec.run.seeds[0]) if given is None else require_count("--seed", given, least=0)
 
 
-def workers_of(given: int | None, spec: RunFile) -> int | None:
-    """The number of processes: the option, or what the run file says, or no wish."""
+def workers_of(given: int | None, spec: StudyFile) -> int | None:
+    """The number of processes: the option, or what the study file says, or no wish."""
     return spec.run.workers if given is None else require_count("--workers", given, most=1024)
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rpdp.federation import RoundLog
-    from rpdp.runs.building import Built
-    from rpdp.runs.execution import Cell
+    from rpdp.studies.building import Built
+    from rpdp.studies.execution import MethodRun
 
 
 class _Bar:
@@ -54,7 +54,7 @@ class _Bar:
 class CellProgress(_Bar):
     """Cells of a comparison."""
 
-    def __call__(self, cell: Cell, done: int, total: int) -> None:
+    def __call__(self, cell: MethodRun, done: int, total: int) -> None:
         """A cell is finished."""
         settings = cell.settings
         tried = f", η = {settings.learning_rate:g}, L = {settings.clip_norm:g}" if settings.tuned else ""

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING
 from click import ClickException
 
 from rpdp.cli import spelling
-from rpdp.cli.app import app
+from rpdp.cli.app import app as rpdp_app
 from rpdp.cli.output import INTERRUPTED, report_error
 from rpdp.errors import RpdpError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from typer import Typer
+
 BAD_INPUT = 2
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], app: Typer = rpdp_app) -> int:
     """Run a command line and return its exit code; never a traceback for what a user can cause."""
     spelling.install()
     try:
-        code = _run(arguments)
+        code = _run(app, arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         return _leave_quietly()
@@ -32,10 +34,10 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(app: Typer, arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
-        return int(app(list(arguments), prog_name="rpdp", standalone_mode=False) or 0)
+        return int(app(list(arguments), prog_name=app.info.name, standalone_mode=False) or 0)
     except RpdpError as error:
         return report_error(str(error), type(error).__name__, error.exit_code, as_json=as_json)
     except ClickException as error:

@@ -3,7 +3,7 @@
 Flower's processes start others, some in a session of their own, and these outlive a killed parent for a while. So each
 process gets a mark in its environment, which all its descendants inherit: stopping ends exactly the processes with this
 mark, each by its own id. (Where there is no /proc the mark cannot be read; Flower's own watchdogs then end the rest.)
-If this process is killed itself, `rpdp.deployment.guard` does the same.
+If this process is killed itself, `rpdp.deployment.process_guard` does the same.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _tell_guard(mark: str) -> None:
 @cache
 def _guard() -> subprocess.Popen[bytes]:
     guard = subprocess.Popen(
-        [sys.executable, "-P", "-m", "rpdp.deployment.guard"],  # -P: with no module of the current directory
+        [sys.executable, "-P", "-m", "rpdp.deployment.process_guard"],  # -P: with no module of the current directory
         env={name: value for name, value in os.environ.items() if name != _MARK},  # it outlives who started us
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -12,23 +12,23 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpdp.deployment.agents import record_ids
-from rpdp.deployment.certificates import ServerCertificate
-from rpdp.deployment.control import Control
-from rpdp.deployment.environment import executable
-from rpdp.deployment.flower import SuperLink, SuperNode
+from rpdp.deployment.agent.agent_client import Unreachable, ask
+from rpdp.deployment.agent.opening import record_ids
+from rpdp.deployment.files.certificates import ServerCertificate
+from rpdp.deployment.files.silo_file import SiloFile
+from rpdp.deployment.flower.control import Control
+from rpdp.deployment.flower.environment import executable
+from rpdp.deployment.flower.superlink import SuperLink, SuperNode
 from rpdp.deployment.processes import Process
-from rpdp.deployment.silofile import SiloFile
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
-from rpdp.federation.agent.client import Unreachable, ask
-from rpdp.federation.agent.protocol import Frame
-from rpdp.runs.allowances import drawn_budgets
+from rpdp.federation.frames import Frame
+from rpdp.studies.study_budgets import drawn_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rpdp.deployment.layout import Layout
-    from rpdp.runs.runfile import RunFile
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.studies.study_file import StudyFile
 
 _START_SECONDS = 120.0
 _SILO = "silo.toml"
@@ -36,7 +36,7 @@ _KNOWN = "already in use"
 """What the SuperLink says of a key that is registered."""
 
 
-def provide_trial_budgets(layout: Layout, spec: RunFile) -> None:
+def provide_trial_budgets(layout: Layout, spec: StudyFile) -> None:
     """Budgets drawn from the study's distribution, and a ledger, for every silo. Made-up budgets bind nobody."""
     from rpdp.ledger import Ledger
 
@@ -71,7 +71,7 @@ def register(layout: Layout) -> int:
 
 
 @contextmanager
-def federation(layout: Layout) -> Iterator[Federation]:
+def federation(layout: Layout) -> Iterator[RunningFederation]:
     """Start everything, and stop everything that was started."""
     files = {name: SiloFile.read(layout.silo(name) / _SILO) for name in layout.silos}
     certificate = ServerCertificate(
@@ -93,10 +93,10 @@ def federation(layout: Layout) -> Iterator[Federation]:
             nodes[name] = stack.enter_context(node)
         for name, silo in files.items():
             _await(agents[name], silo)
-        yield Federation(layout, link, nodes, agents)
+        yield RunningFederation(layout, link, nodes, agents)
 
 
-class Federation:
+class RunningFederation:
     """The running processes, by name of the silo."""
 
     def __init__(

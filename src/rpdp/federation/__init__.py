@@ -19,24 +19,26 @@ if TYPE_CHECKING:
     from rpdp.federation.messages import Update as Update
     from rpdp.federation.policy import Policy as Policy
     from rpdp.federation.production import run_production as run_production
-    from rpdp.federation.result import RoundLog as RoundLog
-    from rpdp.federation.result import RunResult as RunResult
-    from rpdp.federation.result import SiloView as SiloView
+    from rpdp.federation.run_result import RoundLog as RoundLog
+    from rpdp.federation.run_result import RunResult as RunResult
+    from rpdp.federation.run_result import SiloView as SiloView
     from rpdp.federation.server import Server as Server
     from rpdp.federation.silo import Silo as Silo
     from rpdp.federation.simulation import simulate as simulate
+    from rpdp.federation.unprotected import UnprotectedSilo as UnprotectedSilo
 
 _HOME_OF = {
     "Announcement": "rpdp.federation.messages",
     "Backbone": "rpdp.federation.backbones",
     "Evaluation": "rpdp.federation.evaluation",
     "Policy": "rpdp.federation.policy",
-    "RoundLog": "rpdp.federation.result",
-    "RunResult": "rpdp.federation.result",
+    "RoundLog": "rpdp.federation.run_result",
+    "RunResult": "rpdp.federation.run_result",
     "Score": "rpdp.federation.evaluation",
     "Server": "rpdp.federation.server",
     "Silo": "rpdp.federation.silo",
-    "SiloView": "rpdp.federation.result",
+    "SiloView": "rpdp.federation.run_result",
+    "UnprotectedSilo": "rpdp.federation.unprotected",
     "Update": "rpdp.federation.messages",
     "make_backbone": "rpdp.federation.backbones",
     "model_fingerprint": "rpdp.federation.fingerprint",

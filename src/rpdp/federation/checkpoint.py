@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from rpdp.errors import InputError
 from rpdp.federation.evaluation import Score
-from rpdp.federation.result import RoundLog
+from rpdp.federation.run_result import RoundLog
 
 if TYPE_CHECKING:
     from pathlib import Path

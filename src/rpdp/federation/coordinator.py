@@ -18,13 +18,13 @@ import numpy as np
 
 from rpdp.checks import require_positive
 from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
-from rpdp.federation.agent.protocol import Frame
 from rpdp.federation.checkpoint import Checkpoint
+from rpdp.federation.frames import Frame
 from rpdp.federation.messages import Update
-from rpdp.federation.result import RoundLog, RunResult
+from rpdp.federation.run_result import RoundLog, RunResult
 from rpdp.federation.server import Server
-from rpdp.ledger.chain import PublicHead
 from rpdp.ledger.heads import read_heads, write_heads
+from rpdp.ledger.store.chain import PublicHead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Link(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RoundSettings:
     """How a server runs its rounds; none of it concerns a promise.
 
     Attributes:
@@ -109,7 +109,7 @@ class Coordinator:
         values: Tensor,
         silos: Sequence[str],
         link: Link,
-        settings: Settings,
+        settings: RoundSettings,
         *,
         checkpoint: Path,
         heads: Path,

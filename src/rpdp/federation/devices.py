@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rpdp.federation.silo import Silo
 
 DEVICES = ("cpu", "cuda")
-"""Kinds of devices of which all random generators are watched (`rpdp.training.probe`)."""
+"""Kinds of devices of which all random generators are watched (`rpdp.training.model_probe`)."""
 
 
 def known_device(device: torch.device | str) -> torch.device:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
 from rpdp.federation.devices import shared_device
-from rpdp.federation.local_run import LocalRun, require_distinct
+from rpdp.federation.in_process import LocalRun, require_distinct
 from rpdp.federation.workers import one_thread
 from rpdp.ledger.heads import NAME as HEADS
 from rpdp.ledger.heads import keep_heads, require_heads
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from rpdp.federation.evaluation import Evaluation
-    from rpdp.federation.result import RoundLog, RunResult
+    from rpdp.federation.run_result import RoundLog, RunResult
     from rpdp.federation.silo import Silo
     from rpdp.ledger import Ledger
     from rpdp.planning import PublicPlan

@@ -17,7 +17,7 @@ import numpy as np
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.devices import known_device
 from rpdp.federation.fingerprint import model_fingerprint
-from rpdp.federation.local import LocalTraining
+from rpdp.federation.local_training import LocalTraining
 from rpdp.federation.messages import Update
 from rpdp.ledger import BudgetAccountant, MemoryAccount
 from rpdp.planning import assign_allowed
@@ -26,21 +26,17 @@ from rpdp.training import FlatModel, make_kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
     import torch
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from rpdp.budgets import BudgetTable, RecordBudgets
+    from rpdp.budgets import BudgetTable
     from rpdp.federation.messages import Announcement
     from rpdp.federation.policy import Policy
     from rpdp.ledger import Account
-    from rpdp.planning import PublicPlan, SiloPlan
+    from rpdp.planning import Planner, PublicPlan, SiloPlan
     from rpdp.sampling import Randomness
     from rpdp.training import Kernel, PerRecordLoss, Records
-
-    Planner = Callable[[PublicPlan, pa.ChunkedArray, RecordBudgets], SiloPlan]
-    """From the public plan, record ids and what each record has left to the silo plan."""
 
 
 _SAME_PRICE = 5e-3
@@ -52,7 +48,7 @@ class TooLate(RpdpError):
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRound:
     """The outcome of a joined round: what may leave the silo, and what must not.
 
     Attributes:
@@ -225,7 +221,7 @@ class Silo:
         payload = self.account.stored(run.name, number)
         return False if payload is None else Update.from_bytes(self.name, payload)
 
-    def train(self, announcement: Announcement, in_time: Callable[[], bool] = lambda: True) -> Trained:
+    def train(self, announcement: Announcement, in_time: Callable[[], bool] = lambda: True) -> TrainedRound:
         """The noisy local steps of a round that `begin` said to train: once, on the model of its announcement.
 
         Before every step `in_time` is asked; if it says no, `TooLate` is raised and the round sits out.
@@ -250,7 +246,7 @@ class Silo:
         announcement: Announcement,
         withdrawn: Sequence[int] | NDArray[np.int64] = (),
         in_time: Callable[[], bool] = lambda: True,
-    ) -> Trained:
+    ) -> TrainedRound:
         """The work of a claimed round, which may be done in a forked worker; changes no account.
 
         `withdrawn` are records not to draw, beside those the account knows of: in a forked worker it knows no news.
@@ -265,9 +261,9 @@ class Silo:
             return np.concatenate([self.account.switched_off(), also])
 
         change, draws = training.run(self.records, announcement, switched_off)
-        return Trained(Update(self.name, announcement.round, change), draws)
+        return TrainedRound(Update(self.name, announcement.round, change), draws)
 
-    def finish(self, trained: Trained) -> Update:
+    def finish(self, trained: TrainedRound) -> Update:
         """Store the update of a claimed round; from here on it may be sent."""
         run, update = self._admitted(), trained.update
         if update.silo != self.name or update.round not in run.training:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rpdp.checks import require_count
 from rpdp.federation.devices import full_float32, require_sharable, shared_device
-from rpdp.federation.local_run import LocalRun, require_distinct
+from rpdp.federation.in_process import LocalRun, require_distinct
 from rpdp.federation.workers import one_thread
 from rpdp.sampling import Seeded
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from rpdp.federation.evaluation import Evaluation
-    from rpdp.federation.result import RoundLog, RunResult
+    from rpdp.federation.run_result import RoundLog, RunResult
     from rpdp.federation.silo import Silo
     from rpdp.planning import PublicPlan
     from rpdp.training import PerRecordLoss

@@ -9,24 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus
-from rpdp.ledger.accountant import BudgetAccountant
+from rpdp.ledger.budget_accountant import BudgetAccountant
 from rpdp.ledger.memory import MemoryAccount
 
 if TYPE_CHECKING:
-    from rpdp.ledger.actions import Action as Action
-    from rpdp.ledger.chain import PublicHead as PublicHead
     from rpdp.ledger.ledger import Ledger as Ledger
-    from rpdp.ledger.lock import LedgerInUseError as LedgerInUseError
-    from rpdp.ledger.steward import StewardKey as StewardKey
-    from rpdp.ledger.steward import StewardPublicKey as StewardPublicKey
+    from rpdp.ledger.stewardship.actions import Action as Action
+    from rpdp.ledger.stewardship.steward_keys import StewardKey as StewardKey
+    from rpdp.ledger.stewardship.steward_keys import StewardPublicKey as StewardPublicKey
+    from rpdp.ledger.store.chain import PublicHead as PublicHead
+    from rpdp.ledger.store.writer_lock import LedgerInUseError as LedgerInUseError
 
 _HOME_OF = {
-    "Action": "rpdp.ledger.actions",
+    "Action": "rpdp.ledger.stewardship.actions",
     "Ledger": "rpdp.ledger.ledger",
-    "LedgerInUseError": "rpdp.ledger.lock",
-    "PublicHead": "rpdp.ledger.chain",
-    "StewardKey": "rpdp.ledger.steward",
-    "StewardPublicKey": "rpdp.ledger.steward",
+    "LedgerInUseError": "rpdp.ledger.store.writer_lock",
+    "PublicHead": "rpdp.ledger.store.chain",
+    "StewardKey": "rpdp.ledger.stewardship.steward_keys",
+    "StewardPublicKey": "rpdp.ledger.stewardship.steward_keys",
 }
 
 __all__ = ["Account", "AccountStatus", "BudgetAccountant", "Charge", "MemoryAccount", "RunStatus", *_HOME_OF]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable, RecordBudgets
-    from rpdp.ledger.chain import PublicHead
+    from rpdp.ledger.store.chain import PublicHead
     from rpdp.planning import SiloPlan
 
 

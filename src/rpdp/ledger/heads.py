@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.ledger.chain import PublicHead
+from rpdp.ledger.store.chain import PublicHead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,17 +11,17 @@ import pyarrow as pa
 from rpdp.budgets import RecordBudgets
 from rpdp.budgets.validation import LARGEST_EPSILON
 from rpdp.errors import BudgetError, InputError
-from rpdp.ledger import points
 from rpdp.ledger.account import Account, AccountStatus, Charge
-from rpdp.ledger.actions import Action
-from rpdp.ledger.creation import create_files, new_records
-from rpdp.ledger.history import standing_before
-from rpdp.ledger.opened import OpenedLedger
-from rpdp.ledger.progress import silent
-from rpdp.ledger.pruning import prune
-from rpdp.ledger.roster import ABSENT, Roster
-from rpdp.ledger.runs import now
+from rpdp.ledger.ledger_base import OpenedLedger
+from rpdp.ledger.past_standing import standing_before
+from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.standing import Standing
+from rpdp.ledger.stewardship.actions import Action
+from rpdp.ledger.stewardship.pruning import prune
+from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store.creation import create_files, new_records
+from rpdp.ledger.store.roster import ABSENT, Roster
+from rpdp.ledger.store.run_book import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable
-    from rpdp.ledger.actions import ActionKind
-    from rpdp.ledger.chain import PublicHead
-    from rpdp.ledger.creation import Kind
-    from rpdp.ledger.progress import Progress
-    from rpdp.ledger.pruning import Updates
-    from rpdp.ledger.steward import StewardKey, StewardPublicKey
-    from rpdp.ledger.units import FloatArray
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.stewardship.actions import ActionKind
+    from rpdp.ledger.stewardship.pruning import Updates
+    from rpdp.ledger.stewardship.steward_keys import StewardKey, StewardPublicKey
+    from rpdp.ledger.store.chain import PublicHead
+    from rpdp.ledger.store.creation import Kind
+    from rpdp.ledger.store.units import FloatArray
     from rpdp.planning import SiloPlan
 
     Budget = float | NDArray[np.float64] | None

@@ -12,9 +12,9 @@ import numpy as np
 
 from rpdp.budgets import RecordBudgets
 from rpdp.errors import PrivacyRefusal
-from rpdp.ledger.actions import apply_actions
-from rpdp.ledger.roster import ABSENT
-from rpdp.ledger.units import (
+from rpdp.ledger.stewardship.actions import apply_actions
+from rpdp.ledger.store.roster import ABSENT
+from rpdp.ledger.store.units import (
     DELTA_SHIFT,
     DELTA_TOLERANCE,
     EPSILON_SHIFT,
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rpdp.ledger.actions import Action
-    from rpdp.ledger.records import RecordStore
-    from rpdp.ledger.roster import Roster
-    from rpdp.ledger.units import FloatArray, UnitArray
+    from rpdp.ledger.stewardship.actions import Action
+    from rpdp.ledger.store.record_store import RecordStore
+    from rpdp.ledger.store.roster import Roster
+    from rpdp.ledger.store.units import FloatArray, UnitArray
     from rpdp.planning import SiloPlan
 
 

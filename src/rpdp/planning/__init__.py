@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpdp.planning.assignment import assign_allowed
+from rpdp.planning.assignment import Planner, assign_allowed
 from rpdp.planning.estimators import (
     AUTHORS_CANDIDATES,
     ESTIMATORS,
@@ -30,6 +30,7 @@ __all__ = [
     "Estimator",
     "FrontierPoint",
     "Group",
+    "Planner",
     "PublicPlan",
     "Recipe",
     "SiloPlan",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -11,12 +11,17 @@ from rpdp.planning.estimators import estimator_named
 from rpdp.planning.silo_plan import SiloPlan, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable, RecordBudgets
     from rpdp.planning.estimators import Estimate
     from rpdp.planning.public_plan import PublicPlan
+
+Planner: TypeAlias = "Callable[[PublicPlan, pa.ChunkedArray, RecordBudgets], SiloPlan]"
+"""From the public plan, record ids and what each record has left to the silo plan."""
 
 
 def assign(public: PublicPlan, budgets: BudgetTable, *, estimator: str, lifetime_delta: float | None) -> SiloPlan:

@@ -13,7 +13,7 @@ from rpdp.report.page import Column, banner, definitions, table
 
 if TYPE_CHECKING:
     from rpdp.planning import PublicPlan
-    from rpdp.report.comparison import Comparison
+    from rpdp.report.report_runs import ReportRuns
 
 _REFERENCE_PROBABILITIES = (0.001, 0.01, 0.1, 1.0)
 _MOST_WEIGHTS = 12
@@ -49,19 +49,19 @@ NOT_COVERED = (
 )
 
 
-def promise_box(comparison: Comparison) -> str:
+def promise_box(comparison: ReportRuns) -> str:
     """The whole box, as HTML."""
     inner = _promising(comparison) if comparison.is_protected else _unprotected(comparison)
     return f'<section class="promise">{inner}</section>'
 
 
-def randomness_is_open(comparison: Comparison) -> bool:
+def randomness_is_open(comparison: ReportRuns) -> bool:
     """Whether the promise depends on a coin that the observer sees, so that a cost given the coins is worth telling."""
     count = comparison.subject.public.schedule.count()
     return comparison.is_protected and float(count.probabilities().max()) < 1.0 - 1e-12
 
 
-def _unprotected(comparison: Comparison) -> str:
+def _unprotected(comparison: ReportRuns) -> str:
     public = comparison.subject.public
     return banner(
         f"Method {comparison.name} promises nothing: the model may reveal any record it was trained on.", "warn"
@@ -76,7 +76,7 @@ def _unprotected(comparison: Comparison) -> str:
     )
 
 
-def _promising(comparison: Comparison) -> str:
+def _promising(comparison: ReportRuns) -> str:
     public = comparison.subject.public
     entries: list[tuple[str, str | list[str]]] = [
         (
@@ -118,7 +118,7 @@ def _error_of_the_accountant(public: PublicPlan) -> str:
     return table(columns, rows, caption=caption, stack=False)
 
 
-def _participation(comparison: Comparison) -> str:
+def _participation(comparison: ReportRuns) -> str:
     schedule = comparison.subject.public.schedule
     if schedule.participations is not None:
         return (
@@ -133,7 +133,7 @@ def _participation(comparison: Comparison) -> str:
     )
 
 
-def _randomness(comparison: Comparison) -> str:
+def _randomness(comparison: ReportRuns) -> str:
     if comparison.subject.is_simulation:
         return (
             "Seeded: a simulation. Whoever knows or guesses the seed can remove the noise, so the promise above is "
@@ -142,7 +142,7 @@ def _randomness(comparison: Comparison) -> str:
     return "Cryptographically secure and fresh; every silo draws its own coins, records and noise."
 
 
-def _not_covered(comparison: Comparison) -> list[str]:
+def _not_covered(comparison: ReportRuns) -> list[str]:
     said = [*comparison.subject.public.notes, *comparison.facts.notes, *NOT_COVERED]
     others = sorted(comparison.unprotected)
     if others:
@@ -150,7 +150,7 @@ def _not_covered(comparison: Comparison) -> list[str]:
     return said
 
 
-def _budgets(comparison: Comparison) -> list[tuple[str, str]]:
+def _budgets(comparison: ReportRuns) -> list[tuple[str, str]]:
     budgets = comparison.facts.budgets
     return [("Budgets", budgets)] if budgets and comparison.for_silo else []
 

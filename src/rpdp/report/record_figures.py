@@ -8,20 +8,20 @@ import numpy as np
 
 from rpdp.report.look import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
 from rpdp.report.page import Card
-from rpdp.report.records import AllRecords, group_name
+from rpdp.report.report_records import AllRecords, group_name
 from rpdp.report.run_figures import curve_card
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from numpy.typing import NDArray
 
-    from rpdp.report.comparison import Comparison
+    from rpdp.report.report_runs import ReportRuns
 
 _BAND = 1.96
 """Normal quantile: about 95 % of the records lie within so many deviations."""
 
 
-def record_cards(comparison: Comparison, records: AllRecords) -> list[Card]:
+def record_cards(comparison: ReportRuns, records: AllRecords) -> list[Card]:
     """All figures about records; the costs only where there are any."""
     cards = [budget_card(records), curve_with_records_card(records)] if comparison.is_protected else []
     cards.append(inclusion_card(records))
@@ -117,7 +117,7 @@ def share_card(records: AllRecords) -> Card:
     return Card("shares", "Who makes up the batch", "All silos together, by the budget of the records.", figure)
 
 
-def group_accuracy_card(comparison: Comparison, records: AllRecords) -> Card | None:
+def group_accuracy_card(comparison: ReportRuns, records: AllRecords) -> Card | None:
     """Do strict records lose? Accuracy on the training records by budget, for every method that saw the same ones."""
     groups = records.groups()
     names = [group_name(group) for group, _ in groups]
@@ -138,7 +138,7 @@ def group_accuracy_card(comparison: Comparison, records: AllRecords) -> Card | N
     return Card("groups", "Accuracy by budget", text, figure)
 
 
-def _answers(comparison: Comparison, method: str) -> NDArray[np.bool_] | None:
+def _answers(comparison: ReportRuns, method: str) -> NDArray[np.bool_] | None:
     run = comparison.methods[method][0]
     if not comparison.same_records(run, comparison.subject):
         return None

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.report.comparison import Spread
 from rpdp.report.look import BLUE, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
 from rpdp.report.page import Card
+from rpdp.report.report_runs import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rpdp.federation import RoundLog, RunResult
     from rpdp.planning import PublicPlan
-    from rpdp.report.comparison import Comparison
+    from rpdp.report.report_runs import ReportRuns
 
 _CURVE_POINTS = 60
 _SMALLEST_SHOWN = 1e-3
@@ -27,7 +27,7 @@ _MOST_WITH_MARKERS = 40
 _SAT_OUT = "#e8ebef"
 
 
-def public_cards(comparison: Comparison) -> list[Card]:
+def public_cards(comparison: ReportRuns) -> list[Card]:
     """The figures of both editions but for the curve, and the run time, which is for the silo."""
     cards = [accuracy_card(comparison)] if comparison.is_scored else []
     if comparison.is_scored and sum(map(len, comparison.methods.values())) > 1:
@@ -39,7 +39,7 @@ def public_cards(comparison: Comparison) -> list[Card]:
     return cards
 
 
-def accuracy_card(comparison: Comparison) -> Card:
+def accuracy_card(comparison: ReportRuns) -> Card:
     """Accuracy per round, mean over the seeds with a band of one standard deviation."""
     figure = blank()
     for (method, runs), colour in zip(comparison.methods.items(), cycle(len(comparison.methods)), strict=True):
@@ -67,7 +67,7 @@ def accuracy_card(comparison: Comparison) -> Card:
     )
 
 
-def final_card(comparison: Comparison) -> Card:
+def final_card(comparison: ReportRuns) -> Card:
     """The final accuracy of every method: each seed a mark, the mean with its deviation."""
     names = [method for method in comparison.methods if comparison.accuracies(method)]
     figure = blank()
@@ -94,7 +94,7 @@ def final_card(comparison: Comparison) -> Card:
     return Card("methods", "Methods compared", text, figure)
 
 
-def participation_card(comparison: Comparison) -> Card:
+def participation_card(comparison: ReportRuns) -> Card:
     """Who joined which round."""
     run, silos = comparison.subject, comparison.silos
     shown = _shown(run.rounds, most=max(1, 20_000 // max(1, len(silos))))

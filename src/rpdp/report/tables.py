@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.report.comparison import Spread, rounds_answered
 from rpdp.report.page import Column, table
 from rpdp.report.promise import randomness_is_open
-from rpdp.report.records import group_name
+from rpdp.report.report_records import group_name
+from rpdp.report.report_runs import Spread, rounds_answered
 
 if TYPE_CHECKING:
-    from rpdp.report.comparison import Comparison
-    from rpdp.report.records import AllRecords
+    from rpdp.report.report_records import AllRecords
+    from rpdp.report.report_runs import ReportRuns
 
 _NONE = "–"
 
 
-def methods_table(comparison: Comparison) -> str:
+def methods_table(comparison: ReportRuns) -> str:
     """What each method reached, and what it promises; in the silo edition also whether it keeps to the budgets."""
     columns = [
         Column("method", words=True),
@@ -49,7 +49,7 @@ def methods_table(comparison: Comparison) -> str:
     return table(columns, rows, caption=_methods_caption(comparison), alarms=frozenset(alarms))
 
 
-def _methods_caption(comparison: Comparison) -> str:
+def _methods_caption(comparison: ReportRuns) -> str:
     text = (
         "Accuracy of the final model over all test records, mean ± standard deviation over the seeds; beside it the "
         "unweighted mean over the silos."
@@ -59,7 +59,7 @@ def _methods_caption(comparison: Comparison) -> str:
     return text
 
 
-def silos_table(comparison: Comparison) -> str:
+def silos_table(comparison: ReportRuns) -> str:
     """One line per silo: what is public, and in the silo edition what only the silo knows."""
     run = comparison.subject
     schedule, given = run.public.schedule, randomness_is_open(comparison)
@@ -88,7 +88,7 @@ def silos_table(comparison: Comparison) -> str:
     return table(columns, rows, caption=_silos_caption(comparison, given))
 
 
-def _own_cells(comparison: Comparison, silo: str, given: bool) -> list[str]:
+def _own_cells(comparison: ReportRuns, silo: str, given: bool) -> list[str]:
     view = comparison.subject.silos.get(silo)
     count = 3 + comparison.is_protected + given
     if view is None or len(view.plan) == 0:
@@ -102,7 +102,7 @@ def _own_cells(comparison: Comparison, silo: str, given: bool) -> list[str]:
     return cells[:count]
 
 
-def _silos_caption(comparison: Comparison, given: bool) -> str:
+def _silos_caption(comparison: ReportRuns, given: bool) -> str:
     text = "The run that this report is about."
     if given:
         promised = comparison.subject.public.curve.largest_cost
@@ -113,7 +113,7 @@ def _silos_caption(comparison: Comparison, given: bool) -> str:
     return text
 
 
-def _weight(comparison: Comparison, silo: str) -> str:
+def _weight(comparison: ReportRuns, silo: str) -> str:
     weights = comparison.subject.public.weights
     value = weights if isinstance(weights, float) else weights.get(silo)
     return _NONE if value is None else f"{value:g}"

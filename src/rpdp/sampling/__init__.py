@@ -4,7 +4,7 @@ Everything random that happens on the way to a release (participation coins, dra
 comes from a `Randomness` made here. `Secure` is for real runs; `Seeded` makes a run a simulation.
 """
 
+from rpdp.sampling.poisson_sampler import PoissonSampler
 from rpdp.sampling.randomness import Randomness, Secure, Seeded
-from rpdp.sampling.sampler import PoissonSampler
 
 __all__ = ["PoissonSampler", "Randomness", "Secure", "Seeded"]

@@ -53,7 +53,7 @@ class Keystream:
         return fresh
 
 
-class Pool(Generic[Scalar]):
+class WordPool(Generic[Scalar]):
     """Values made ahead in bulk and handed out once each, so that a small request costs a slice.
 
     The first batch is small and later ones grow, because a stream that is made for one step may draw only a

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 import numpy as np
 
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.sampling.blocks import GaussianBlocks
-from rpdp.sampling.forks import forks
+from rpdp.sampling.fork_guard import forks
 from rpdp.sampling.gaussian import LARGEST_VALUE, fill_normal, standard_normals
-from rpdp.sampling.keystream import KEY_BYTES, Keystream, Pool
+from rpdp.sampling.keystream import KEY_BYTES, Keystream, WordPool
+from rpdp.sampling.noise_blocks import GaussianBlocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,8 +46,8 @@ class Randomness(ABC):
     def _start(self) -> None:
         self._lock = threading.Lock()
         keystream = self._keystream = Keystream(self._key())
-        self._words = Pool(keystream.words)
-        self._normals = Pool(lambda count: standard_normals(count, keystream))
+        self._words = WordPool(keystream.words)
+        self._normals = WordPool(lambda count: standard_normals(count, keystream))
 
     @abstractmethod
     def _key(self) -> bytes:

@@ -9,18 +9,18 @@
 Imports torch.
 """
 
-from rpdp.training.affine import AffineKernel
+from rpdp.training.affine_kernel import AffineKernel
 from rpdp.training.central import CentralResult, LocalView, OptimiserFactory, train_central, uniform_plan
-from rpdp.training.checks import Finding, check_model, require_private, to_groupnorm
-from rpdp.training.choose import SlowKernelWarning, make_kernel
-from rpdp.training.flat import FlatModel
+from rpdp.training.flat_model import FlatModel
 from rpdp.training.ghost import GhostKernel, UnsupportedModelError
 from rpdp.training.kernel import CLIP_SLACK, SMALLEST_CLIP_NORM, ClippedSum, Kernel, PerRecordLoss
-from rpdp.training.loop import LoopKernel
-from rpdp.training.noise import grid_spacing
+from rpdp.training.kernel_choice import SlowKernelWarning, make_kernel
+from rpdp.training.loop_kernel import LoopKernel
+from rpdp.training.model_checks import ModelIssue, check_model, require_private, to_groupnorm
+from rpdp.training.noise_addition import grid_spacing
+from rpdp.training.noisy_step import BadRecordWarning, NoisyStep, StepDiagnostics, StepSettings
 from rpdp.training.records import Records
-from rpdp.training.step import BadRecordWarning, NoisyStep, StepDiagnostics, StepSettings
-from rpdp.training.vmapped import VmapKernel
+from rpdp.training.vmap_kernel import VmapKernel
 
 __all__ = [
     "CLIP_SLACK",
@@ -29,12 +29,12 @@ __all__ = [
     "BadRecordWarning",
     "CentralResult",
     "ClippedSum",
-    "Finding",
     "FlatModel",
     "GhostKernel",
     "Kernel",
     "LocalView",
     "LoopKernel",
+    "ModelIssue",
     "NoisyStep",
     "OptimiserFactory",
     "PerRecordLoss",

@@ -2,7 +2,7 @@
 
 One data holder, every step taken: record j of a plan is drawn into each step with its own q_j, and the plan has
 priced exactly that (privacy.md, section 1 with T = 1 and λ = 1). Uniform DP-SGD is the same function with the plan of
-`uniform_plan`; plain SGD, without any promise, is `rpdp.baselines.train_plain`.
+`uniform_plan`; plain SGD, without any promise, is `rpdp_lab.rivals.train_plain`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rpdp.budgets import BudgetTable
 from rpdp.checks import require_count, require_positive
 from rpdp.errors import InputError, PlanError
 from rpdp.sampling import PoissonSampler
-from rpdp.training.choose import make_kernel
-from rpdp.training.flat import FlatModel
-from rpdp.training.step import NoisyStep, StepSettings
+from rpdp.training.flat_model import FlatModel
+from rpdp.training.kernel_choice import make_kernel
+from rpdp.training.noisy_step import NoisyStep, StepSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from torch import Tensor
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
-    from rpdp.training.flat import FlatModel
+    from rpdp.training.flat_model import FlatModel
     from rpdp.training.records import Records
 
 CLIP_SLACK = 1e-4

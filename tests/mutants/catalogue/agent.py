@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_AGENT = "tests/federation/agent/test_agent.py::"
-_TIMING = "tests/federation/agent/test_timing.py::"
-_SERVICE = "tests/federation/agent/test_service.py::"
-_SILOFILE = "tests/deployment/test_silofile.py::"
-_PROTOCOL = "tests/federation/agent/test_protocol.py::"
-_COORDINATOR = "tests/federation/agent/test_coordinator.py::"
-_RULES = "tests/federation/agent/test_privacy_rules.py::"
+_AGENT = "tests/deployment/agent/test_agent.py::"
+_TIMING = "tests/deployment/agent/test_timing.py::"
+_SERVICE = "tests/deployment/agent/test_service.py::"
+_SILOFILE = "tests/deployment/test_silo_file.py::"
+_PROTOCOL = "tests/federation/test_frames.py::"
+_COORDINATOR = "tests/deployment/agent/test_coordinator.py::"
+_RULES = "tests/deployment/agent/test_privacy_rules.py::"
 
 AGENT = (
     # What is admitted
     Mutant(
         "closed-run-ignored",
         "rule 12",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         '            if facts["run"] in self._closed:\n',
         '            if request.kind == "admit" and facts["run"] in self._closed:\n',
         (f"{_AGENT}test_a_closed_run_is_refused_and_makes_room_for_another",),
@@ -25,7 +25,7 @@ AGENT = (
     Mutant(
         "other-run-check-dropped",
         "rule 11",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "        if going:\n",
         "        if len(going) > 1:\n",
         (f"{_AGENT}test_a_closed_run_is_refused_and_makes_room_for_another",),
@@ -33,7 +33,7 @@ AGENT = (
     Mutant(
         "head-not-checked",
         "rule 9",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "            self.silo.account.acknowledge(_head(head))\n",
         "            _head(head)\n",
         (f"{_AGENT}test_a_ledger_that_was_rolled_back_is_refused",),
@@ -41,7 +41,7 @@ AGENT = (
     Mutant(
         "used-ledger-goes-on-without-a-head",
         "rule 9",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "            self._require_unused(run)\n            return\n",
         "            return\n",
         (f"{_AGENT}test_a_server_that_knows_nothing_of_earlier_runs_is_refused",),
@@ -49,7 +49,7 @@ AGENT = (
     Mutant(
         "any-model-trained",
         "rule 12",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         'model = self._models.get(public.model_fingerprint or "")',
         'model = self._models.get(public.model_fingerprint or "") or next(iter(self._models.values()))',
         (f"{_RULES}test_a_plan_that_is_not_for_this_agent",),
@@ -57,7 +57,7 @@ AGENT = (
     Mutant(
         "vanishing-clip-norm-admitted",
         "rule 15",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "        if public.clip_norm < SMALLEST_CLIP_NORM:\n",
         "        if public.clip_norm <= 0.0:\n",
         (f"{_RULES}test_a_plan_that_is_not_for_this_agent",),
@@ -65,7 +65,7 @@ AGENT = (
     Mutant(
         "unknown-facts-passed-over",
         "rule 12",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         '    if wanted is None or set(request.facts) != {"kind", *wanted}:\n',
         '    if wanted is None or not set(request.facts) >= {"kind", *wanted}:\n',
         (f"{_RULES}test_a_round_says_what_it_must_and_nothing_else",),
@@ -98,7 +98,7 @@ AGENT = (
     Mutant(
         "answers-leave-when-they-are-ready",
         "rule 14",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "                self._timing.hold(began)\n                return answer\n",
         "                return answer\n",
         (f"{_TIMING}test_updates_leave_at_the_public_time_however_long_training_takes",),
@@ -106,7 +106,7 @@ AGENT = (
     Mutant(
         "late-answer-not-held-to-a-multiple",
         "rule 14",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "            multiple = max(1, int(np.ceil(passed / self.release_after)))\n",
         "            multiple = max(1.0, passed / self.release_after)\n",
         (f"{_TIMING}test_what_is_later_than_its_time_leaves_at_a_multiple_of_it",),
@@ -114,7 +114,7 @@ AGENT = (
     Mutant(
         "late-round-still-released",
         "rule 14",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "            return self._timing.in_time(began) and not self._stopping.is_set()\n",
         "            return not self._stopping.is_set()\n",
         (f"{_TIMING}test_a_round_that_is_late_sits_out_for_ever_and_its_answer_is_not_late",),
@@ -122,7 +122,7 @@ AGENT = (
     Mutant(
         "turn-ends-when-training-is-over",
         "rule 14",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "                answer = self._decide(request, facts, began)\n"
         "                self._timing.hold(began)\n                return answer\n",
         "                answer = self._decide(request, facts, began)\n"
@@ -132,7 +132,7 @@ AGENT = (
     Mutant(
         "hello-tells-how-far-the-ledger-is",
         "rule 14",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         'return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated})',
         'return self._told("hello", silo=self.silo.name, is_simulation=simulated)',
         (f"{_AGENT}test_hello_tells_the_name_and_nothing_of_the_ledger",),
@@ -141,7 +141,7 @@ AGENT = (
     Mutant(
         "release-before-it-is-stored",
         "rule 9",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "            return self.silo.finish(self._training.result(self._timing.left(began)))\n",
         "            return self._training.result(self._timing.left(began)).update\n",
         (f"{_AGENT}test_every_round_has_one_answer_for_ever",),
@@ -149,7 +149,7 @@ AGENT = (
     Mutant(
         "failure-after-the-charge-told",
         "rule 12",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         '            LOG.exception("round %d could not be trained; it sits out, charged", announcement.round)\n',
         "            raise\n",
         (f"{_AGENT}test_a_failure_after_the_charge_looks_like_sitting_out",),
@@ -157,7 +157,7 @@ AGENT = (
     Mutant(
         "error-text-leaks",
         "rule 12",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "        except Exception:  # its text stays here, and nothing has left\n",
         '        except Exception as error:\n            return Frame({"kind": "refused", "reason": repr(error)})\n',
         (f"{_AGENT}test_a_failure_before_the_charge_is_one_word_and_charges_nothing",),
@@ -165,7 +165,7 @@ AGENT = (
     Mutant(
         "refusal-carries-its-text",
         "rule 12",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         '            LOG.warning("refused (%s): %.500s", refusal.reason, refusal)\n'
         "            return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)\n",
         '            return Frame({**refused(refusal.reason).facts, "text": str(refusal)})\n',
@@ -174,7 +174,7 @@ AGENT = (
     Mutant(
         "refusal-carries-its-text-on-the-wire",
         "rule 12",
-        "federation/agent/protocol.py",
+        "federation/frames.py",
         '    return Frame({"kind": "refused", "reason": reason.value})\n',
         '    return Frame({"kind": "refused", "reason": f"{reason.value}: {reason!r}"})\n',
         (f"{_SERVICE}test_an_agent_that_fails_answers_one_word",),
@@ -182,7 +182,7 @@ AGENT = (
     Mutant(
         "error-text-of-the-app-leaks",
         "rule 12",
-        "federation/flower/client_app.py",
+        "deployment/flower/client_app.py",
         '        print(f"rpdp: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201\n'
         "        answer = UNREACHABLE.to_bytes()\n",
         "        raise\n",
@@ -192,7 +192,7 @@ AGENT = (
     Mutant(
         "payload-limit-dropped",
         "rule 12",
-        "federation/agent/protocol.py",
+        "federation/frames.py",
         "        if facts > MOST_FACTS or payload > most_payload:\n",
         "        if facts > MOST_FACTS:\n",
         (f"{_SERVICE}test_a_frame_that_is_too_large_is_refused_before_it_is_all_there",),
@@ -200,7 +200,7 @@ AGENT = (
     Mutant(
         "socket-open-to-everybody",
         "rule 12",
-        "federation/agent/service.py",
+        "deployment/agent/socket_service.py",
         "        before = os.umask(0o177)\n",
         "        before = os.umask(0o111)\n",
         (f"{_SERVICE}test_only_this_user_may_ask",),
@@ -208,7 +208,7 @@ AGENT = (
     Mutant(
         "socket-of-a-group-open-to-everybody",
         "rule 12",
-        "federation/agent/service.py",
+        "deployment/agent/socket_service.py",
         "            self._path.chmod(0o660)\n",
         "            self._path.chmod(0o666)\n",
         (f"{_SERVICE}test_or_a_group_as_well",),
@@ -216,7 +216,7 @@ AGENT = (
     Mutant(
         "socket-in-a-directory-of-others",
         "rule 12",
-        "federation/agent/service.py",
+        "deployment/agent/socket_service.py",
         "    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):\n",
         "    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):\n",
         (f"{_SERVICE}test_a_directory_of_somebody_else_is_refused",),
@@ -224,7 +224,7 @@ AGENT = (
     Mutant(
         "two-values-of-one-name",
         "rule 12",
-        "federation/agent/protocol.py",
+        "federation/frames.py",
         "    if len(facts) != len(pairs):\n",
         "    if not facts and pairs:\n",
         (f"{_PROTOCOL}test_a_name_that_occurs_twice",),
@@ -232,7 +232,7 @@ AGENT = (
     Mutant(
         "announced-numbers-cut-to-fit",
         "rule 12",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "    if len(payload) != wanted:\n",
         "    payload = payload[:wanted]\n    if len(payload) != wanted:\n",
         (f"{_RULES}test_a_round_says_what_it_must_and_nothing_else",),
@@ -240,7 +240,7 @@ AGENT = (
     Mutant(
         "pieces-of-one-record",
         "rule 14",
-        "federation/agent/agent.py",
+        "deployment/agent/agent.py",
         "        if public.recipe.micro_batch < SMALLEST_MICRO_BATCH:\n",
         "        if public.recipe.micro_batch < 1:\n",
         (f"{_RULES}test_pieces_so_small_that_their_time_would_tell",),
@@ -249,7 +249,7 @@ AGENT = (
     Mutant(
         "files-that-the-group-can-get-at",
         "rule 12",
-        "federation/agent/service.py",
+        "deployment/agent/socket_service.py",
         "    if path.stat().st_mode & 0o077:\n",
         "    if path.stat().st_mode & 0o007:\n",
         (f"{_SERVICE}test_a_file_that_others_can_get_at",),
@@ -257,7 +257,7 @@ AGENT = (
     Mutant(
         "ledger-that-others-can-get-at",
         "rule 12",
-        "deployment/agents.py",
+        "deployment/agent/opening.py",
         "        require_private(file)\n",
         "        file.stat()\n",
         (f"{_SILOFILE}test_files_that_others_can_get_at",),
@@ -265,7 +265,7 @@ AGENT = (
     Mutant(
         "budgets-that-others-can-get-at",
         "rule 12",
-        "deployment/agents.py",
+        "deployment/agent/opening.py",
         "    if path.parent.stat().st_mode & 0o011:\n",
         "    if path.parent.stat().st_mode & 0o001:\n",
         (f"{_SILOFILE}test_budgets_in_a_closed_directory_are_out_of_reach",),
@@ -273,7 +273,7 @@ AGENT = (
     Mutant(
         "limits-that-others-can-state",
         "rule 12",
-        "deployment/agents.py",
+        "deployment/agent/opening.py",
         "    if spec.path.stat().st_mode & 0o022:\n",
         "    if spec.path.stat().st_mode & 0o002:\n",
         (f"{_SILOFILE}test_files_that_others_can_get_at",),

@@ -11,7 +11,7 @@ _PARTICIPATION = "tests/federation/test_participation.py::"
 _SIMULATION = "tests/federation/test_simulation.py::"
 _ANNOUNCEMENTS = "tests/ledger/test_announcements.py::"
 _RULES = "tests/federation/test_privacy_rules.py::"
-_RUNS = "tests/runs/test_privacy_rules.py::"
+_RUNS = "tests/studies/test_privacy_rules.py::"
 _REPORT = "tests/report/test_report.py::"
 
 _SETTINGS = (f"{_RULES}test_local_steps_release_by_the_public_settings",)
@@ -97,7 +97,7 @@ FEDERATION = (
     Mutant(
         "unfit-model-admitted",
         "rule 5",
-        "training/choose.py",
+        "training/kernel_choice.py",
         "    require_private(model.module)\n",
         "",
         (f"{_ADMISSION}test_a_model_that_is_not_fit_for_private_training_is_refused_before_anything_is_reserved",),
@@ -233,7 +233,7 @@ FEDERATION = (
     Mutant(
         "normaliser-from-the-sum-of-q",
         "rule 2",
-        "federation/local.py",
+        "federation/local_training.py",
         "StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)",
         "StepSettings(\n            public.clip_norm,\n            public.noise_multiplier,\n"
         "            max(self._plan.expected_batch, 1.0),\n            public.recipe.micro_batch,\n        )",
@@ -242,7 +242,7 @@ FEDERATION = (
     Mutant(
         "noise-divided-among-local-steps",
         "section 1",
-        "federation/local.py",
+        "federation/local_training.py",
         "StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)",
         "StepSettings(\n            public.clip_norm,\n"
         "            public.noise_multiplier / public.schedule.local_steps**0.5,\n"
@@ -252,7 +252,7 @@ FEDERATION = (
     Mutant(
         "empty-batch-skipped",
         "rule 3",
-        "federation/local.py",
+        "federation/local_training.py",
         "        step.release(records, drawn)\n",
         "        if len(drawn):\n            step.release(records, drawn)\n        else:\n"
         "            values = self._kernel.model.values\n            values.grad = torch.zeros_like(values)\n",
@@ -261,7 +261,7 @@ FEDERATION = (
     Mutant(
         "noise-reused-between-steps",
         "rule 7",
-        "federation/local.py",
+        "federation/local_training.py",
         'self._randomness.child("step", number, "noise")',
         'self._randomness.child("step", 0, "noise")',
         _SETTINGS,
@@ -269,7 +269,7 @@ FEDERATION = (
     Mutant(
         "draw-reused-between-steps",
         "rule 4",
-        "federation/local.py",
+        "federation/local_training.py",
         'self._randomness.child("step", number, "draw")',
         'self._randomness.child("step", 0, "draw")',
         (f"{_SILO}test_steps_and_rounds_and_silos_draw_independently",),
@@ -285,7 +285,7 @@ FEDERATION = (
     Mutant(
         "records-drawn-after-their-last-round",
         "section 6",
-        "federation/local.py",
+        "federation/local_training.py",
         "np.where(self._plan.active_rounds >= announcement.round, self._plan.q, 0.0)",
         "np.where(self._plan.active_rounds >= announcement.round - 1, self._plan.q, 0.0)",
         (f"{_SILO}test_records_are_not_drawn_after_their_last_round",),
@@ -293,7 +293,7 @@ FEDERATION = (
     Mutant(
         "withdrawals-heard-once-a-round",
         "rule 12",
-        "federation/local.py",
+        "federation/local_training.py",
         "            sampler.switch_off(switched_off())\n",
         "            if number == 0:\n                sampler.switch_off(switched_off())\n",
         (f"{_SILO}test_withdrawn_records_are_not_drawn_from_the_next_step_on",),
@@ -301,7 +301,7 @@ FEDERATION = (
     Mutant(
         "withdrawals-do-not-reach-workers",
         "rule 12",
-        "federation/local_run.py",
+        "federation/in_process.py",
         "withdrawn = {name: self._silos[name].account.switched_off() for name in joining}",
         "withdrawn = {name: np.zeros(0, dtype=np.int64) for name in joining}",
         (f"{_SIMULATION}test_withdrawals_reach_the_workers",),
@@ -327,7 +327,7 @@ FEDERATION = (
     Mutant(
         "times-of-a-real-run-made-public",
         "rule 14",
-        "runs/store.py",
+        "studies/run_directory.py",
         "write_rounds(directory, result.rounds, with_time=result.is_simulation)",
         "write_rounds(directory, result.rounds, with_time=True)",
         _PUBLIC_PART,
@@ -335,7 +335,7 @@ FEDERATION = (
     Mutant(
         "expected-batch-made-public",
         "rule 6",
-        "runs/store.py",
+        "studies/run_directory.py",
         '        "silos": sorted(result.silos),\n',
         '        "silos": sorted(result.silos),\n'
         '        "expected_batch": {name: view.plan.expected_batch for name, view in result.silos.items()},\n',
@@ -344,7 +344,7 @@ FEDERATION = (
     Mutant(
         "report-to-share-with-the-silos-views",
         "rule 6",
-        "report/comparison.py",
+        "report/report_runs.py",
         "methods = {name: tuple(replace(run, silos={}) for run in runs) for name, runs in methods.items()}",
         "methods = {name: tuple(replace(run) for run in runs) for name, runs in methods.items()}",
         (f"{_REPORT}test_the_edition_to_share_does_not_depend_on_anything_sensitive",),

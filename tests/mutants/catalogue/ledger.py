@@ -18,7 +18,7 @@ LEDGER = (
     Mutant(
         "reservation-rounded-down",
         "rule 11",
-        "ledger/units.py",
+        "ledger/store/units.py",
         "np.ceil(np.ldexp(amount, shift)).astype(np.int64)",
         "np.trunc(np.ldexp(amount, shift)).astype(np.int64)",
         ("tests/ledger/test_units.py::test_rounding_is_to_the_next_whole_unit",),
@@ -26,7 +26,7 @@ LEDGER = (
     Mutant(
         "what-is-left-rounded-up",
         "rule 11",
-        "ledger/units.py",
+        "ledger/store/units.py",
         "    units = np.maximum(rounded_down(budget, shift) - reserved, 0)\n",
         "    units = np.maximum(rounded_up(budget, shift) + 1 - reserved, 0)\n",
         ("tests/ledger/test_units.py::test_any_costs_within_what_is_left_add_up_to_at_most_the_budget",),
@@ -34,7 +34,7 @@ LEDGER = (
     Mutant(
         "second-reservation-replaces-the-first",
         "rule 11",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         "chunk, epsilon_before + booked[here], delta_before + np.where(here > 0, delta, 0)",
         "chunk, np.maximum(epsilon_before, booked[here]), delta_before + np.where(here > 0, delta, 0)",
         (f"{_RULES}test_what_two_runs_reserved_is_there_when_it_is_opened_again",),
@@ -96,7 +96,7 @@ LEDGER = (
     Mutant(
         "missed-rounds-not-counted",
         "rule 1",
-        "ledger/accountant.py",
+        "ledger/budget_accountant.py",
         "        self.announced = number\n",
         "        self.announced += 1\n",
         (f"{_ACCOUNTANT}test_missed_rounds_are_charged_with_the_next",),
@@ -104,7 +104,7 @@ LEDGER = (
     Mutant(
         "round-sat-out-not-charged",
         "rule 1",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         '        self._chain.append("charge", facts, run=run, number=number, joined=joined)\n',
         '        if joined:\n            self._chain.append("charge", facts, run=run, number=number, joined=joined)\n',
         (f"{_LEDGER}test_everything_is_there_when_it_is_opened_again",),
@@ -112,7 +112,7 @@ LEDGER = (
     Mutant(
         "cost-so-far-of-joined-rounds-only",
         "rule 1",
-        "ledger/accountant.py",
+        "ledger/budget_accountant.py",
         "        turns = np.minimum(self.plan.active_rounds, self.announced)\n",
         "        turns = np.minimum(self.plan.active_rounds, self.announced // 2)\n",
         (f"{_ACCOUNTANT}test_the_cost_so_far_is_the_cost_of_the_announced_rounds",),
@@ -128,7 +128,7 @@ LEDGER = (
     Mutant(
         "coin-not-kept-with-the-charge",
         "rule 9",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         'self._chain.append("charge", facts, run=run, number=number, joined=joined)',
         'self._chain.append("charge", facts, run=run, number=number, joined=False)',
         (f"{_SUITE}test_the_same_round_again_gets_the_same_answer_and_no_coin",),
@@ -136,7 +136,7 @@ LEDGER = (
     Mutant(
         "cap-not-enforced",
         "section 4",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         "        return heads and (cap is None or self.joined < cap)\n",
         "        return heads and (cap is None or self.joined <= cap)\n",
         (f"{_SUITE}test_after_the_cap_a_silo_sits_out",),
@@ -144,7 +144,7 @@ LEDGER = (
     Mutant(
         "cap-forgotten-after-a-restart",
         "section 4",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         "_Progress(Admission.of(found[0]), announced or 0, int(joined))",
         "_Progress(Admission.of(found[0]), announced or 0, 0)",
         (f"{_RULES}test_the_cap_counts_rounds_joined_before_a_restart",),
@@ -160,7 +160,7 @@ LEDGER = (
     Mutant(
         "another-round-than-drawn-is-joined",
         "section 4",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         "            return number in self.admission.rounds_to_join\n",
         "            return self.joined < len(self.admission.rounds_to_join)\n",
         (f"{_SUITE}test_exactly_the_drawn_rounds_are_joined_and_no_coin_is_thrown",),
@@ -168,7 +168,7 @@ LEDGER = (
     Mutant(
         "update-stored-for-a-round-sat-out",
         "rule 9",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         "        if not self._has_joined(run, number) or self._has_released(run, number):\n",
         "        if self._has_released(run, number):\n",
         (f"{_SUITE}test_no_update_without_a_charged_and_joined_round",),
@@ -176,7 +176,7 @@ LEDGER = (
     Mutant(
         "removed-update-made-again",
         "rule 9",
-        "ledger/runs.py",
+        "ledger/store/run_book.py",
         "        if not self._has_joined(run, number) or self._has_released(run, number):\n",
         "        if not self._has_joined(run, number) or self.stored(run, number) is not None:\n",
         ("tests/ledger/test_pruning.py::test_a_removed_update_is_never_made_again",),
@@ -192,7 +192,7 @@ LEDGER = (
     Mutant(
         "charge-not-durable",
         "rule 9",
-        "ledger/database.py",
+        "ledger/store/database.py",
         "_EXTRA = 3\n",
         "_EXTRA = 0\n",
         ("tests/ledger/test_power_loss.py::test_no_committed_charge_is_lost",),
@@ -233,7 +233,7 @@ LEDGER = (
     Mutant(
         "lowering-ignored",
         "rule 11",
-        "ledger/actions.py",
+        "ledger/stewardship/actions.py",
         'combine = np.fmin if action.kind == "lower" else np.fmax',
         'combine = np.fmin if action.kind == "lowered" else np.fmax',
         (f"{_STEWARD}test_a_budget_below_what_is_reserved_switches_the_record_off",),
@@ -241,7 +241,7 @@ LEDGER = (
     Mutant(
         "raise-without-signature-accepted",
         "rule 11",
-        "ledger/actions.py",
+        "ledger/stewardship/actions.py",
         "        if not key.is_signature(self.signature, _DOMAIN + self.body):\n",
         "        if len(self.signature) != 64:\n",
         (f"{_STEWARD}test_only_the_signature_of_the_ledgers_steward_raises",),
@@ -249,7 +249,7 @@ LEDGER = (
     Mutant(
         "forged-raise-in-the-inbox-heard",
         "rule 11",
-        "ledger/inbox.py",
+        "ledger/stewardship/inbox.py",
         "            action.require_signature(self._steward)\n",
         "",
         (f"{_STEWARD}test_a_forged_raise_in_the_inbox_stops_the_run",),
@@ -257,7 +257,7 @@ LEDGER = (
     Mutant(
         "unreadable-withdrawal-passed-over",
         "rule 12",
-        "ledger/inbox.py",
+        "ledger/stewardship/inbox.py",
         "        return [self._read(name) for name in self.names() if name not in booked]\n",
         '        readable = [name for name in self.names() if (self._path / f"{name}{_ENDING}").stat().st_size > 100]\n'
         "        return [self._read(name) for name in readable if name not in booked]\n",
@@ -267,7 +267,7 @@ LEDGER = (
     Mutant(
         "hash-not-chained",
         "rule 9",
-        "ledger/chain.py",
+        "ledger/store/chain.py",
         "event.joined, event.payload]\n    return hashlib.sha256(previous + canonical(fields).encode()).digest()",
         "event.joined, event.payload]\n    return hashlib.sha256(canonical(fields).encode()).digest()",
         (f"{_RULES}test_an_event_depends_on_everything_before_it",),
@@ -275,7 +275,7 @@ LEDGER = (
     Mutant(
         "rolled-back-ledger-opened",
         "rule 9",
-        "ledger/opened.py",
+        "ledger/ledger_base.py",
         "        newest.require(self.chain, self.database)\n",
         "",
         (f"{_HEADS}test_a_rolled_back_file_is_refused",),
@@ -283,7 +283,7 @@ LEDGER = (
     Mutant(
         "acknowledged-head-not-checked",
         "rule 9",
-        "ledger/opened.py",
+        "ledger/ledger_base.py",
         "                self.chain.require(acknowledged, self.id)\n",
         "                pass\n",
         (f"{_HEADS}test_a_backup_of_the_whole_directory_is_refused_by_what_the_server_keeps",),
@@ -291,7 +291,7 @@ LEDGER = (
     Mutant(
         "public-head-tells-how-many-can-be-drawn",
         "rule 14",
-        "ledger/chain.py",
+        "ledger/store/chain.py",
         'fields |= {"plan": facts["public_plan"]["fingerprint"],',
         'fields |= {"drawn": facts["drawn"], "plan": facts["public_plan"]["fingerprint"],',
         (f"{_HEADS}test_private_events_leave_no_trace_in_the_public_head",),
@@ -299,7 +299,7 @@ LEDGER = (
     Mutant(
         "private-events-count-in-the-public-head",
         "rule 14",
-        "ledger/chain.py",
+        "ledger/store/chain.py",
         "count, public = self.public_count + 1, public_head_after(self.public_head, plain)",
         "count, public = self.seq + 1, public_head_after(self.public_head, plain)",
         (f"{_HEADS}test_private_events_leave_no_trace_in_the_public_head",),
@@ -307,7 +307,7 @@ LEDGER = (
     Mutant(
         "verify-ignores-totals",
         "rule 11",
-        "ledger/replay.py",
+        "ledger/inspection/replay.py",
         "    wrong = (totals[0] != spent_epsilon) | (totals[1] != spent_delta)\n",
         "    wrong = (totals[0] > spent_epsilon) | (totals[1] > spent_delta)\n",
         (f"{_VERIFY}test_a_total_that_was_lowered_is_found_twice",),
@@ -315,7 +315,7 @@ LEDGER = (
     Mutant(
         "verify-trusts-prices",
         "rule 8",
-        "ledger/repricing.py",
+        "ledger/inspection/repricing.py",
         "TOLERANCE = 1e-6\n",
         "TOLERANCE = 1e-2\n",
         (f"{_VERIFY}test_a_run_booked_below_its_price_is_found",),
@@ -323,7 +323,7 @@ LEDGER = (
     Mutant(
         "verify-trusts-the-heads-that-are-stored",
         "rule 9",
-        "ledger/verification.py",
+        "ledger/inspection/verification.py",
         "        head = head_after(head, event)\n",
         "        head = event.head\n",
         (f"{_VERIFY}test_any_change_of_a_row_is_found",),
@@ -331,7 +331,7 @@ LEDGER = (
     Mutant(
         "verify-does-not-replay-budgets",
         "rule 11",
-        "ledger/replay.py",
+        "ledger/inspection/replay.py",
         "        over = takes_part & (~fits | withdrawn)\n",
         "        over = takes_part & withdrawn\n",
         (f"{_VERIFY}test_a_booking_over_the_budget_is_found",),
@@ -339,7 +339,7 @@ LEDGER = (
     Mutant(
         "key-of-record-hashes-open-to-others",
         "rule 6",
-        "ledger/identity.py",
+        "ledger/store/record_keys.py",
         '        write_durably(path, secret.hex().encode() + b"\\n", mode=0o600)\n',
         '        write_durably(path, secret.hex().encode() + b"\\n", mode=0o644)\n',
         (f"{_LEDGER}test_what_is_written_where_and_who_may_read_it",),
@@ -347,7 +347,7 @@ LEDGER = (
     Mutant(
         "record-ids-in-the-ledger-without-a-key",
         "rule 6",
-        "ledger/identity.py",
+        "ledger/store/record_keys.py",
         "begun = blake2b(key=self._secret, digest_size=HASH_BYTES, person=purpose).copy",
         "begun = blake2b(digest_size=HASH_BYTES, person=purpose).copy",
         (f"{_RULES}test_hashes_of_records_need_the_key",),

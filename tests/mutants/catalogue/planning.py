@@ -1,4 +1,4 @@
-"""Bugs between budgets and probabilities: tables, estimators, plans, run files."""
+"""Bugs between budgets and probabilities: tables, estimators, plans, study files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tests.mutants.mutant import Mutant
 _ESTIMATORS = "tests/planning/test_estimators.py::"
 _PLANS = "tests/planning/test_plans.py::"
 _SUBJECTS = "tests/budgets/test_subjects.py::"
-_BUILDING = "tests/runs/test_building.py::"
-_RUNS = "tests/runs/test_privacy_rules.py::"
+_BUILDING = "tests/studies/test_building.py::"
+_RUNS = "tests/studies/test_privacy_rules.py::"
 
 _NOBODY = (f"{_ESTIMATORS}test_nobody_is_overdrawn",)
 _PUBLIC = (f"{_RUNS}test_public_settings_do_not_depend_on_the_budgets_in_the_data",)
@@ -134,7 +134,7 @@ PLANNING = (
     Mutant(
         "budget-ceiling-from-the-data",
         "rule 6",
-        "runs/building.py",
+        "studies/building.py",
         "    known, remark = declared(spec, source.silos, ceiling)\n",
         "    ceiling = float(max(table.epsilon.max() for table in budgets.values()))\n"
         "    sigma = noise_for(spec.public_schedule, ceiling, spec.delta, spec.privacy.accountant)\n"
@@ -145,7 +145,7 @@ PLANNING = (
     Mutant(
         "normaliser-from-the-real-budgets",
         "rule 6",
-        "runs/building.py",
+        "studies/building.py",
         "    known, remark = declared(spec, source.silos, ceiling)\n",
         "    known, remark = declared(spec, source.silos, ceiling)\n"
         "    known = replace(known, epsilon=np.concatenate([table.epsilon for table in budgets.values()]))\n",
@@ -154,7 +154,7 @@ PLANNING = (
     Mutant(
         "weights-by-exact-counts",
         "rule 2",
-        "runs/building.py",
+        "studies/building.py",
         "    known, remark = declared(spec, source.silos, ceiling)\n",
         "    known, remark = declared(spec, source.silos, ceiling)\n"
         "    base = replace(base, weights={name: float(len(held.train)) for name, held in source.silos.items()})\n",
@@ -163,7 +163,7 @@ PLANNING = (
     Mutant(
         "normaliser-from-record-counts-without-a-word",
         "rule 13",
-        "runs/allowances.py",
+        "studies/study_budgets.py",
         "    return Declared(sample, records, ceiling), note\n",
         "    return Declared(sample, records, ceiling), None\n",
         (f"{_BUILDING}test_notes_of_the_plan",),
@@ -171,7 +171,7 @@ PLANNING = (
     Mutant(
         "tuning-on-private-accuracy-without-a-word",
         "rule 13",
-        "runs/building.py",
+        "studies/building.py",
         "notes=(*notes, *([TUNED] if settings.tuned else [])),",
         "notes=tuple(notes),",
         (f"{_BUILDING}test_notes_of_the_plan",),
@@ -179,7 +179,7 @@ PLANNING = (
     Mutant(
         "plan-tuned-on-budgets-without-a-word",
         "rule 13",
-        "cli/plan.py",
+        "cli/plan_command.py",
         "notes=(TUNED_ON_BUDGETS,) if tuned else (),",
         "notes=(),",
         ("tests/cli/test_plan.py::test_at_knee",),

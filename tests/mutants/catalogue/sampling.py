@@ -18,7 +18,7 @@ SAMPLING = (
     Mutant(
         "shuffle-instead-of-poisson",
         "rule 4",
-        "sampling/sampler.py",
+        "sampling/poisson_sampler.py",
         "        drawn = self._comparison.draw(source)\n",
         "        expected = float((self._comparison._last_word / 2.0**64).sum())\n"
         "        drawn = np.sort(np.argsort(source.words(self._size))[: round(expected)])\n",
@@ -27,7 +27,7 @@ SAMPLING = (
     Mutant(
         "empty-batch-drawn-again",
         "rule 3",
-        "sampling/sampler.py",
+        "sampling/poisson_sampler.py",
         "        drawn = self._comparison.draw(source)\n",
         "        drawn = self._comparison.draw(source)\n"
         "        for _ in range(100):\n"
@@ -37,7 +37,7 @@ SAMPLING = (
     Mutant(
         "large-batch-capped",
         "rule 4",
-        "sampling/sampler.py",
+        "sampling/poisson_sampler.py",
         "        if self._switched_off is not None:\n            drawn",
         "        drawn = drawn[: max(1, self._size // 2)]\n"
         "        if self._switched_off is not None:\n            drawn",
@@ -46,7 +46,7 @@ SAMPLING = (
     Mutant(
         "one-word-for-all-records",
         "rule 4",
-        "sampling/comparison.py",
+        "sampling/bernoulli_draws.py",
         "randomness.words(self._records.size) <= self._last_word",
         "randomness.words(1) <= self._last_word",
         _BATCHES,
@@ -54,7 +54,7 @@ SAMPLING = (
     Mutant(
         "withdrawn-record-still-sampled",
         "rule 12",
-        "sampling/sampler.py",
+        "sampling/poisson_sampler.py",
         "            drawn = drawn[~self._switched_off[drawn]]\n",
         "            drawn = drawn[~self._switched_off[drawn] | (drawn == drawn[-1:])]\n",
         (f"{_SAMPLER}TestEdges::test_switched_off_records_stay_away_and_nothing_else_changes",),
@@ -62,7 +62,7 @@ SAMPLING = (
     Mutant(
         "threshold-off-by-one",
         "rule 4",
-        "sampling/comparison.py",
+        "sampling/bernoulli_draws.py",
         "self._last_word = words[possible] - np.uint64(1)",
         "self._last_word = words[possible]",
         (f"{_RULES}test_the_border_of_a_draw_is_exact",),
@@ -70,7 +70,7 @@ SAMPLING = (
     Mutant(
         "q-rounded-up-by-the-sampler",
         "rule 8",
-        "sampling/comparison.py",
+        "sampling/bernoulli_draws.py",
         "return (np.minimum(fraction, 1.0 - 2.0**-53) * 2.0**64).astype(np.uint64)",
         "return np.ceil(np.minimum(fraction, 1.0 - 2.0**-53) * 2.0**64).astype(np.uint64)",
         (f"{_RULES}test_what_words_cannot_resolve_is_rounded_down",),
@@ -78,7 +78,7 @@ SAMPLING = (
     Mutant(
         "candidates-never-thinned",
         "rule 4",
-        "sampling/skipping.py",
+        "sampling/geometric_skips.py",
         "        kept = randomness.words(len(rows)) < rows[:, 1]\n",
         "        kept = randomness.words(len(rows)) < 2**64 - 1\n",
         (f"{_SKIPPING}TestLargeScale::test_blocks_are_drawn_at_their_rate",),
@@ -86,7 +86,7 @@ SAMPLING = (
     Mutant(
         "skipping-slack-dropped",
         "rule 8",
-        "sampling/skipping.py",
+        "sampling/geometric_skips.py",
         "words_below(q[part] / bucket.probability * (1.0 - bucket.slack - _ROUNDING))",
         "words_below(q[part] / bucket.probability)",
         (f"{_SKIPPING}TestExactness::test_what_is_realised_is_never_above_q",),
@@ -94,7 +94,7 @@ SAMPLING = (
     Mutant(
         "gaps-a-tenth-too-short",
         "rule 4",
-        "sampling/skipping.py",
+        "sampling/geometric_skips.py",
         "    gaps *= mean_gap\n",
         "    gaps *= 0.9 * mean_gap\n",
         (f"{_SKIPPING}TestLargeScale::test_blocks_are_drawn_at_their_rate",),
@@ -135,7 +135,7 @@ SAMPLING = (
     Mutant(
         "noise-of-all-blocks-the-same",
         "rule 7",
-        "sampling/blocks.py",
+        "sampling/noise_blocks.py",
         "Keystream(self._key, number)",
         "Keystream(self._key, 0)",
         (f"{_BLOCKS}test_no_value_comes_twice",),
@@ -143,7 +143,7 @@ SAMPLING = (
     Mutant(
         "a-block-of-noise-used-twice",
         "rule 7",
-        "sampling/blocks.py",
+        "sampling/noise_blocks.py",
         "            self._used.add(number)\n",
         "",
         (f"{_BLOCKS}test_a_block_is_handed_out_once",),
@@ -151,7 +151,7 @@ SAMPLING = (
     Mutant(
         "blocks-of-noise-survive-a-fork",
         "rule 7",
-        "sampling/blocks.py",
+        "sampling/noise_blocks.py",
         "        if self._process != forks.process():\n",
         "        if self._process is None:\n",
         (f"{_BLOCKS}test_blocks_do_not_survive_a_fork",),

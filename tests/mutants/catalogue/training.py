@@ -19,7 +19,7 @@ TRAINING = (
     Mutant(
         "noise-a-tenth-too-small",
         "section 1",
-        "training/noise.py",
+        "training/noise_addition.py",
         "self._std = std\n",
         "self._std = 0.9 * std\n",
         _RELEASE,
@@ -27,7 +27,7 @@ TRAINING = (
     Mutant(
         "noise-a-tenth-too-small-by-settings",
         "section 1",
-        "training/step.py",
+        "training/noisy_step.py",
         "return self.noise_multiplier * self.clip_norm",
         "return 0.9 * self.noise_multiplier * self.clip_norm",
         (f"{_RULES}test_the_noise_is_the_settings_noise",),
@@ -35,7 +35,7 @@ TRAINING = (
     Mutant(
         "noise-not-scaled-by-the-clip-norm",
         "section 1",
-        "training/step.py",
+        "training/noisy_step.py",
         "return self.noise_multiplier * self.clip_norm",
         "return self.noise_multiplier",
         (f"{_RULES}test_the_noise_is_the_settings_noise",),
@@ -43,7 +43,7 @@ TRAINING = (
     Mutant(
         "noise-once-for-all-steps",
         "rule 7",
-        "training/noise.py",
+        "training/noise_addition.py",
         "            noise = np.empty(len(self._total))\n"
         "            self._randomness.fill_gaussian(noise, self._std)\n",
         '            kept = self._randomness.__dict__.setdefault("kept", np.empty(0))\n'
@@ -56,7 +56,7 @@ TRAINING = (
     Mutant(
         "noise-shrinks-with-the-batch",
         "section 1",
-        "training/step.py",
+        "training/noisy_step.py",
         "release_(total, settings.noise_std, settings.normaliser, self._randomness)\n        model.values.grad",
         "release_(total, settings.noise_std / len(drawn), settings.normaliser, self._randomness)\n"
         "        model.values.grad",
@@ -65,7 +65,7 @@ TRAINING = (
     Mutant(
         "noise-left-out-for-large-draws",
         "section 1",
-        "training/step.py",
+        "training/noisy_step.py",
         "release_(total, settings.noise_std, settings.normaliser, self._randomness)\n        model.values.grad",
         "total.div_(settings.normaliser)\n        model.values.grad",
         (f"{_RULES}test_large_draws_get_the_same_noise",),
@@ -73,7 +73,7 @@ TRAINING = (
     Mutant(
         "noise-in-half-precision",
         "rule 15",
-        "training/noise.py",
+        "training/noise_addition.py",
         "            self._add(self._total, noise)\n",
         "            self._add(self._total, noise.astype(np.float16).astype(np.float64))\n",
         (f"{_RULES}test_noise_has_the_resolution_of_the_grid",),
@@ -81,7 +81,7 @@ TRAINING = (
     Mutant(
         "noise-from-another-generator",
         "rule 7",
-        "training/noise.py",
+        "training/noise_addition.py",
         "self._randomness.fill_gaussian(noise, self._std)",
         "noise[:] = np.random.default_rng().normal(0.0, self._std, len(noise))",
         ("tests/sampling/test_no_other_randomness.py::test_no_foreign_generator_on_the_release_path",),
@@ -89,7 +89,7 @@ TRAINING = (
     Mutant(
         "grid-rounding-dropped",
         "rule 15",
-        "training/noise.py",
+        "training/noise_addition.py",
         "            np.rint(noise, out=noise)\n",
         "",
         (f"{_STEP}test_the_noisy_sum_lies_on_a_public_power_of_two_grid",),
@@ -97,7 +97,7 @@ TRAINING = (
     Mutant(
         "grid-from-the-sum",
         "rule 15",
-        "training/noise.py",
+        "training/noise_addition.py",
         "self._scales = (1 / grid_spacing(std), grid_spacing(std) / normaliser)",
         "spacing = grid_spacing(std) * (1 + float(total.abs().max()))\n"
         "        self._scales = (1 / spacing, spacing / normaliser)",
@@ -106,7 +106,7 @@ TRAINING = (
     Mutant(
         "noise-before-the-sum-is-final",
         "section 1",
-        "training/noise.py",
+        "training/noise_addition.py",
         "while not self._stopped and self._left and (self._left - 1) * BLOCK < self._final:",
         "while not self._stopped and self._left and False:",
         ("tests/training/test_pending_release.py::test_only_what_is_final_gets_noise_early",),
@@ -115,7 +115,7 @@ TRAINING = (
     Mutant(
         "division-by-the-realised-batch",
         "rule 2",
-        "training/step.py",
+        "training/noisy_step.py",
         "with PendingRelease(total, settings.noise_std, settings.normaliser, self._randomness) as pending:",
         "with PendingRelease(total, settings.noise_std, len(chosen) + 1, self._randomness) as pending:",
         _RELEASE,
@@ -123,7 +123,7 @@ TRAINING = (
     Mutant(
         "empty-batch-without-noise",
         "rule 3",
-        "training/step.py",
+        "training/noisy_step.py",
         "        if len(drawn) <= settings.largest_piece:",
         "        if not len(drawn):\n"
         "            total, norms = self._total.zero_(), self._total.new_zeros(0)\n"
@@ -133,7 +133,7 @@ TRAINING = (
     Mutant(
         "a-record-may-count-twice",
         "rule 5",
-        "training/step.py",
+        "training/noisy_step.py",
         "        if not (drawn[1:] > drawn[:-1]).all():",
         "        if not (drawn[1:] >= drawn[:-1]).all():",
         (f"{_PIECES}test_a_record_counts_once",),
@@ -141,7 +141,7 @@ TRAINING = (
     Mutant(
         "non-finite-model-trained",
         "rule 12",
-        "training/flat.py",
+        "training/flat_model.py",
         "        if not math.isfinite(self.values.data.sum().item()):",
         "        if math.isnan(self.values.data.sum().item()):",
         (f"{_STEP}test_a_non_finite_model_releases_nothing",),
@@ -198,7 +198,7 @@ TRAINING = (
     Mutant(
         "clip-after-summing",
         "rule 5",
-        "training/vmapped.py",
+        "training/vmap_kernel.py",
         "        total.addmv_(flat.t(), factors)\n",
         "        whole = flat.sum(0)\n        total.add_(whole * (bound / whole.norm()).clamp(max=1.0))\n",
         _SUM,
@@ -206,7 +206,7 @@ TRAINING = (
     Mutant(
         "clip-per-micro-batch",
         "rule 5",
-        "training/ghost/kernel.py",
+        "training/ghost/ghost_kernel.py",
         "        factors, bad = clip_factors(squared_norms, bound)\n",
         "        factors, bad = clip_factors(squared_norms.mean().expand_as(squared_norms), bound)\n",
         _SUM,
@@ -214,7 +214,7 @@ TRAINING = (
     Mutant(
         "clip-by-the-largest-coordinate",
         "rule 5",
-        "training/affine.py",
+        "training/affine_kernel.py",
         "(left * left).sum(1)",
         "(left * left).amax(1)",
         _SUM,
@@ -222,7 +222,7 @@ TRAINING = (
     Mutant(
         "bias-left-out-of-the-norm",
         "rule 5",
-        "training/affine.py",
+        "training/affine_kernel.py",
         "            squared_inputs += 1\n",
         "            squared_inputs += 0\n",
         _SUM,
@@ -230,7 +230,7 @@ TRAINING = (
     Mutant(
         "no-clipping-in-the-reference-kernel",
         "rule 5",
-        "training/loop.py",
+        "training/loop_kernel.py",
         "                total.add_(flat * factor)\n",
         "                total.add_(flat)\n",
         _SUM,
@@ -255,7 +255,7 @@ TRAINING = (
     Mutant(
         "failing-record-stops-the-run",
         "rule 12",
-        "training/step.py",
+        "training/noisy_step.py",
         "    if no_memory or isinstance(error, RpdpError | MemoryError | torch.OutOfMemoryError):\n",
         "    if isinstance(error, Exception):\n",
         (f"{_STEP}test_a_record_that_makes_the_loss_fail_contributes_zero",),
@@ -263,7 +263,7 @@ TRAINING = (
     Mutant(
         "cancelled-norms-trusted",
         "rule 15",
-        "training/ghost/clipping.py",
+        "training/ghost/cancellation.py",
         "    if bool(doubtful.any()):\n",
         "    if False:\n",
         ("tests/training/test_cancellation.py::test_squared_norms_are_true_where_positions_cancel",),
@@ -271,7 +271,7 @@ TRAINING = (
     Mutant(
         "floor-of-norms-dropped",
         "rule 15",
-        "training/ghost/clipping.py",
+        "training/ghost/cancellation.py",
         "    return torch.maximum(squared, scale * (FLOOR_ROUNDINGS * roundoff))\n",
         "    return squared\n",
         ("tests/training/test_cancellation.py::test_no_record_adds_more_than_the_clip_norm",),
@@ -295,7 +295,7 @@ TRAINING = (
     Mutant(
         "weights-used-behind-the-layers-back",
         "rule 5",
-        "training/ghost/kernel.py",
+        "training/ghost/ghost_kernel.py",
         "        self._require_all_recorded(edges, recorded)\n",
         "",
         (f"{_KERNELS}test_weights_used_behind_the_layers_back_are_noticed",),
@@ -304,7 +304,7 @@ TRAINING = (
     Mutant(
         "pieces-that-one-record-shifts",
         "rule 15",
-        "training/pieces.py",
+        "training/micro_batches.py",
         "    middle = int(np.searchsorted(drawn, upper))\n",
         "    middle = len(drawn) // 2\n",
         (f"{_PIECES}test_a_record_changes_the_piece_it_is_in_and_no_other",),
@@ -312,7 +312,7 @@ TRAINING = (
     Mutant(
         "pieces-too-large",
         "rule 15",
-        "training/step.py",
+        "training/noisy_step.py",
         "        return min(self.micro_batch, LARGEST_PIECE)\n",
         "        return self.micro_batch\n",
         (f"{_PIECES}test_a_kernel_never_gets_more_than_a_piece",),
@@ -321,7 +321,7 @@ TRAINING = (
     Mutant(
         "batch-statistics-allowed",
         "rule 5",
-        "training/checks.py",
+        "training/model_checks.py",
         '            "refuse",\n            name,\n            f"{kind} normalises',
         '            "note",\n            name,\n            f"{kind} normalises',
         (f"{_CHECKS}test_batchnorm_is_refused_and_its_conversion_accepted",),
@@ -329,7 +329,7 @@ TRAINING = (
     Mutant(
         "losses-across-records-allowed",
         "rule 5",
-        "training/choose.py",
+        "training/kernel_choice.py",
         "    require_independent_records(reference, pair)\n",
         "",
         (f"{_CHECKS}test_a_loss_that_mixes_records_is_refused",),
@@ -337,7 +337,7 @@ TRAINING = (
     Mutant(
         "changing-buffers-allowed",
         "rule 5",
-        "training/probe.py",
+        "training/model_probe.py",
         "    if changed:\n",
         "    if changed and drew:\n",
         (f"{_CHECKS}test_a_buffer_that_changes_is_refused",),
@@ -345,7 +345,7 @@ TRAINING = (
     Mutant(
         "dropout-by-another-generator-allowed",
         "rule 7",
-        "training/probe.py",
+        "training/model_probe.py",
         "    if drew:\n",
         "    if drew and changed:\n",
         (f"{_CHECKS}test_dropout_is_refused_also_where_no_module_shows_it",),
@@ -353,7 +353,7 @@ TRAINING = (
     Mutant(
         "real-release-on-a-gpu",
         "rule 15",
-        "training/noise.py",
+        "training/noise_addition.py",
         '        if total.device.type != "cpu" and not randomness.is_simulation:\n',
         '        if total.device.type == "cuda" and randomness.is_simulation:\n',
         (f"{_PENDING}test_a_real_release_is_not_made_on_another_device_than_the_cpu",),
@@ -361,7 +361,7 @@ TRAINING = (
     Mutant(
         "generator-of-a-gpu-not-watched",
         "rule 7",
-        "training/probe.py",
+        "training/model_probe.py",
         '    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]\n',
         "    return [torch.get_rng_state(), torch.get_rng_state()]\n",
         (f"{_CHECKS}test_the_generator_of_a_gpu_is_watched_too",),
@@ -369,7 +369,7 @@ TRAINING = (
     Mutant(
         "record-that-speaks-of-memory-stops-a-step",
         "rule 12",
-        "training/step.py",
+        "training/noisy_step.py",
         "any(words in str(error) for words in _NO_MEMORY)\n",
         '"memory" in str(error)\n',
         (f"{_STEP}test_a_record_that_makes_the_loss_fail_contributes_zero",),

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rpdp.training.ghost.layers import LinearRule, Slot
+from rpdp.training.ghost.layer_rules import LinearRule, Slot
 
 if TYPE_CHECKING:
     from torch import nn

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from rpdp.training.ghost.uses import DirectUse, FactorUse, Norms, Use, gram_norms, squared_rows, zero_rows
+from rpdp.training.ghost.parameter_uses import DirectUse, FactorUse, Norms, Use, gram_norms, squared_rows, zero_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

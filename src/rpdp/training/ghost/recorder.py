@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from torch.autograd.graph import Node
 
-    from rpdp.training.ghost.layers import Rule, SlotUse
+    from rpdp.training.ghost.layer_rules import Rule, SlotUse
 
 
 class UnsupportedModelError(Exception):

@@ -1,0 +1,22 @@
+"""A text classifier of the BERT family in plain torch: tokenizer, encoder, trainable top, cache."""
+
+from __future__ import annotations
+
+from rpdp_lab.models.text.cache import encode_dataset
+from rpdp_lab.models.text.classifier import TextClassifier, TextHead
+from rpdp_lab.models.text.encoder import Encoder, EncoderConfig
+from rpdp_lab.models.text.pretrained import ENCODER_SAW_SNLI, TextModel, load_text_model
+from rpdp_lab.models.text.tokenizer import TokenBatch, Tokenizer
+
+__all__ = [
+    "ENCODER_SAW_SNLI",
+    "Encoder",
+    "EncoderConfig",
+    "TextClassifier",
+    "TextHead",
+    "TextModel",
+    "TokenBatch",
+    "Tokenizer",
+    "encode_dataset",
+    "load_text_model",
+]

@@ -1,0 +1,135 @@
+"""`rpdp compare`: the same run by several methods, over several seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rpdp.checks import require_count
+from rpdp.cli import options
+from rpdp.cli.output import INTERRUPTED, print_json, print_table, say, say_line, tell_interrupted
+from rpdp.cli.progress import CellProgress
+from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from rpdp.studies.comparison import Comparison, MethodRow
+    from rpdp.studies.study_file import MethodSettings, StudyFile
+
+DEFAULT_METHODS = "rpdp,minimum,dropout,privacy_free"
+
+
+def compare(
+    file: options.RunFileArgument,
+    methods: Annotated[str, typer.Option("--methods", "-m", help="Methods, separated by commas.")] = DEFAULT_METHODS,
+    seeds: Annotated[int | None, typer.Option("--seeds", help="How many seeds; else those of the study file.")] = None,
+    first_seed: Annotated[int | None, typer.Option("--first-seed", help="With --seeds: the first (1).")] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="First give every method the grid of [tuning]. Not covered by any promise.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Directory for results.")] = None,
+    workers: options.Workers = None,
+    force: Annotated[bool, typer.Option("--force", help="Run again what is there already.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """The same run by several methods over several seeds: accuracy, records over budget, promises, and a report.
+
+    FILE is a study file (TOML). What was finished before is not run again, so an interrupted comparison goes on.
+
+    Example: `rpdp compare examples/breast_cancer.toml --methods rpdp,minimum,dropout,privacy_free --seeds 5`
+    """
+    from rpdp.studies.study_file import StudyFile
+
+    spec = StudyFile.read(file)
+    names = _names(methods)
+    chosen_seeds = _seeds(spec, seeds, first_seed)
+    directory = out or spec.output / "compare"
+    limit = options.workers_of(workers, spec)
+
+    from rpdp.studies.comparison import compare as run
+    from rpdp.studies.comparison import table_json
+    from rpdp.studies.tuning import tune as search
+
+    chosen = [spec.settings(name) for name in names]
+    try:
+        if tune:
+            with CellProgress("tuning", quiet=as_json) as progress:
+                chosen = search(spec, names, directory, workers=limit, on_cell=progress)
+        with CellProgress("running", quiet=as_json) as progress:
+            compared = run(spec, chosen, chosen_seeds, directory, workers=limit, force=force, on_cell=progress)
+    except KeyboardInterrupt:
+        told = f"Every finished run is kept in {directory}; the same command{' without --force' * force} goes on."
+        tell_interrupted(told, None, as_json=as_json)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json({**table_json(compared), "tuned": tune, "files": _files(directory)})
+        return
+    _show(spec, compared, tuned=tune)
+
+
+def _names(methods: str) -> list[str]:
+    from rpdp.checks import require_choice
+    from rpdp.studies.study_sections import METHOD_NAMES
+
+    names = [require_choice("--methods", name.strip(), METHOD_NAMES) for name in methods.split(",")]
+    if len(set(names)) != len(names):
+        raise InputError(f"--methods {methods} names a method twice")
+    return names
+
+
+def _seeds(spec: StudyFile, count: int | None, first: int | None) -> tuple[int, ...]:
+    if count is None:
+        if first is not None:
+            raise InputError("--first-seed only goes with --seeds")
+        if spec.run.is_production:
+            raise InputError(
+                f"{spec.path} has no seeds, so it describes a real run; a comparison simulates: give --seeds"
+            )
+        return tuple(spec.run.seeds)
+    require_count("--seeds", count, most=10_000)
+    start = require_count("--first-seed", 1 if first is None else first, least=0)
+    seeds = tuple(range(start, start + count))
+    spec.check_seeds(seeds)
+    return seeds
+
+
+def _files(directory: Path) -> dict[str, str]:
+    names = {"comparison": "comparison.json", "report": "report.html", "report_to_share": "report-share.html"}
+    return {key: str(directory / name) for key, name in names.items()}
+
+
+def _show(spec: StudyFile, compared: Comparison, *, tuned: bool) -> None:
+    count = len(compared.seeds)
+    title = f"{spec.task.name or spec.task.data}: {spec.public_schedule.describe()}, δ = {spec.delta:g}"
+    over = f"{count} seed{'' if count == 1 else 's'}"
+    columns = ["method", f"accuracy ({over})", "mean over silos", "learning rate", "clip norm", "records over budget"]
+    print_table(title, columns, [_cells(row) for row in compared.rows])
+    for row in compared.rows:
+        say(f"{row.settings.method} promises: {row.promise}")
+    if compared.reused:
+        total = count * len(compared.rows)
+        say(f"{compared.reused} of {total} runs were there already; --force runs them again.")
+    if tuned:
+        say("Learning rates and clip norms were chosen by results on test records: not covered by any promise.")
+    say("A simulation: seeded, nobody is protected.", style="yellow")
+    for name, path in _files(compared.directory).items():
+        say_line(f"{name.replace('_', ' ')}: {path}")
+
+
+def _cells(row: MethodRow) -> list[str]:
+    settings: MethodSettings = row.settings
+    level = "" if settings.level is None else f" at {settings.level:g}"
+    return [
+        f"{settings.method}{level}",
+        with_spread(row.accuracy),
+        with_spread(row.mean_over_silos),
+        f"{settings.learning_rate:g}",
+        f"{settings.clip_norm:g}",
+        f"{row.overdrawn:,} of {row.records:,}",
+    ]
+
+
+def with_spread(found: tuple[float, float] | None) -> str:
+    """Mean and deviation, or a dash."""
+    return "–" if found is None else f"{found[0]:.4f} ± {found[1]:.4f}"

@@ -1,0 +1,200 @@
+"""`rpdp deploy`: bring up a federation over Flower: certificates, keys and files, a trial on this machine, runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.output import print_json, say, say_line
+from rpdp.cli.signals import stop_when_told
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+
+if TYPE_CHECKING:
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.deployment.flower.control import Value
+
+_NOT_ADMITTED = "was not admitted"
+"""What the server says when a silo has refused the plan."""
+
+app = typer.Typer(no_args_is_help=True)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Of the federation, made by `rpdp deploy init`.")]
+RunId = Annotated[str, typer.Option("--run-id", help="The name of the rpdp run; the same again goes on with it.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="A setting of the app, such as deadline=60. Repeatable.")
+]
+Patience = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the end of the run.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Bring up a federation over Flower, with TLS and registered silos; there is no insecure way.
+
+    Example: `rpdp deploy init study.toml --silos north,south --out federation`
+    """
+
+
+@app.command()
+def init(
+    file: options.RunFileArgument,
+    silos: Annotated[str, typer.Option("--silos", help="Names of the silos, separated by commas.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new directory.")],
+    host: Annotated[str, typer.Option("--host", help="Where silos reach the server: a name or an address.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.")] = 8443,
+    trial: Annotated[
+        bool, typer.Option("--trial", help="Also draw budgets and make ledgers, to try it on this machine.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make certificates, silo keys, the Flower app and a silo file for every silo.
+
+    FILE is a study file (TOML): it says what is learnt and how, and names no budget and no record.
+
+    Example: `rpdp deploy init examples/deployment/study.toml --silos silo-00,silo-01 --out federation --trial`
+    """
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.deployment.trial import provide_trial_budgets
+    from rpdp.studies.study_file import StudyFile
+
+    spec = StudyFile.read(file)
+    layout = Layout.create(out, spec, [name.strip() for name in silos.split(",")], host, port)
+    if trial:
+        with layout.undone_on_failure():
+            provide_trial_budgets(layout, spec)
+    if as_json:
+        print_json({"directory": str(out), "silos": list(layout.silos), "server": str(layout.server), "trial": trial})
+        return
+    say_line(f"{out}/server: for the server; certificate for {host}, port {port}")
+    for name in layout.silos:
+        say_line(f"{out}/silos/{name}: for silo {name}, with the key of its SuperNode")
+    say_line(f"{out}/authority: keep it offline")
+    if trial:
+        say("Budgets are made up and bind nobody.", style="yellow")
+        say_line(f"next: rpdp deploy up {out} --run-id trial-1")
+    else:
+        say("next: each silo completes its silo.toml, makes its ledger, and tries `rpdp silo check silo.toml`")
+
+
+@app.command()
+def up(
+    directory: Directory,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", help="Run this, then stop everything; else until Ctrl-C.")
+    ] = None,
+    settings: Settings = None,
+    timeout: Patience = 3600.0,
+    as_json: options.Json = False,
+) -> None:
+    """Start SuperLink, SuperNodes and agents on this machine, for a trial; all of them are stopped at the end.
+
+    Example: `rpdp deploy up federation --run-id trial-1`
+    """
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.deployment.trial import federation
+    from rpdp.studies.setting_fields import plain_name
+
+    layout = Layout.read(directory)
+    if run_id is not None:
+        plain_name("run-id", run_id)
+    given = _values(settings)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: whatever was started is stopped
+    with federation(layout):
+        if not as_json:
+            say(f"{len(layout.silos)} silos and their server are up at {layout.address}")
+        if run_id is not None:
+            _run(layout, run_id, given, timeout, as_json=as_json)
+            return
+        if as_json:
+            print_json({"address": layout.address, "silos": list(layout.silos)})
+        else:
+            say_line(f"next, in another terminal: rpdp deploy run {directory} --run-id trial-1; Ctrl-C stops all")
+        _until_stopped()
+
+
+@app.command()
+def register(directory: Directory, as_json: options.Json = False) -> None:
+    """Let the SuperNodes of all silos in at the running SuperLink, by their public keys.
+
+    Example: `rpdp deploy register federation`
+    """
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.deployment.trial import register
+
+    layout = Layout.read(directory)
+    count = register(layout)
+    if as_json:
+        print_json({"registered": count, "silos": list(layout.silos)})
+        return
+    say(f"{count} of {len(layout.silos)} silos are new at {layout.address}")
+
+
+@app.command()
+def run(
+    directory: Directory,
+    run_id: RunId,
+    settings: Settings = None,
+    timeout: Patience = 3600.0,
+    as_json: options.Json = False,
+) -> None:
+    """Submit a run to the running SuperLink and wait for its end; an interrupted one goes on under the same id.
+
+    Example: `rpdp deploy run federation --run-id trial-2`
+    """
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.studies.setting_fields import plain_name
+
+    plain_name("run-id", run_id)
+    _run(Layout.read(directory), run_id, _values(settings), timeout, as_json=as_json)
+
+
+def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float, *, as_json: bool) -> None:
+    from rpdp.deployment.trial import operator
+    from rpdp.studies.run_directory import read_summary
+
+    server = str(layout.server)  # wherever the directory is now
+    submitted = operator(layout).submit(layout.app, {"server": server, **settings, "run-id": run_id})
+    log = layout.server / "runs" / f"{run_id}.log"
+    status = submitted.wait(timeout=timeout, log=log)
+    if status.name != "completed":
+        kind = PrivacyRefusal if _NOT_ADMITTED in status.details else RpdpError
+        raise kind(f"run {run_id} {status.name}: {status.details or 'no reason given'}; its log is {log}")
+    found = layout.server / "runs" / run_id
+    summary = read_summary(found)
+    if as_json:
+        print_json({"directory": str(found), "log": str(log), **summary})
+        return
+    accuracy = "" if summary["accuracy"] is None else f", accuracy on public records {summary['accuracy']:.4f}"
+    say(f"run {run_id}: {summary['rounds']} rounds{accuracy}")
+    say_line(f"model, log of rounds and report: {found}")
+
+
+def _values(settings: list[str] | None) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for text in settings or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {text!r} must look like deadline=60")
+        values[name] = _value(value)
+    return values
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _until_stopped() -> None:
+    stopped = threading.Event()
+    stop_when_told(stopped.set)
+    stopped.wait()

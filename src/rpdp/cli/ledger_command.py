@@ -1,0 +1,398 @@
+"""`rpdp ledger`: the durable accounts of a silo's records, for the data steward."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.ledger_prune_command import prune
+from rpdp.cli.ledger_words import show_overview
+from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
+from rpdp.errors import InputError, PrivacyRefusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rpdp.ledger import Action, Ledger
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.store.creation import Kind
+
+app = typer.Typer(no_args_is_help=True)
+app.command()(prune)
+
+LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
+Records = Annotated[list[str] | None, typer.Argument(metavar="RECORD…", help="Record ids.")]
+Reason = Annotated[str, typer.Option("--reason", help="Kept with the action in the ledger; it stays in the silo.")]
+NewEpsilon = Annotated[float | None, typer.Option("--epsilon", help="The new lifetime ε of these records.")]
+NewDelta = Annotated[float | None, typer.Option("--delta", help="The new lifetime δ of these records.")]
+NewBudgets = Annotated[
+    Path | None, typer.Option("--budgets", "-b", help="Instead: a budget file with the new budgets.")
+]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key", help="Where the key of the record ids is, for a copy that lies elsewhere.")
+]
+
+
+@app.callback()
+def _root() -> None:
+    """The durable accounts of a silo's records: what each one allows, what is spent, what is left.
+
+    Example: `rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta 1e-3`, then
+    `rpdp ledger show ledger.db`
+    """
+
+
+@app.command()
+def create(
+    ledger: LedgerFile,
+    budgets: Annotated[Path, typer.Option("--budgets", "-b", help="Records and their lifetime budgets.")],
+    lifetime_delta: Annotated[
+        float, typer.Option("--lifetime-delta", help="δ for records without one of their own, over all runs.")
+    ],
+    steward: Annotated[
+        Path | None, typer.Option("--steward", help="Public key of the steward who may raise budgets (see keygen).")
+    ] = None,
+    simulation: Annotated[
+        bool, typer.Option("--simulation", help="For seeded runs, which protect nobody; for ever.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make the ledger of a silo from its budget file. It is for production unless --simulation says otherwise.
+
+    Example: `rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta 1e-3 --steward steward.pub`
+    """
+    from rpdp.budgets import BudgetTable
+    from rpdp.ledger import Ledger, StewardPublicKey
+
+    table = BudgetTable.read(budgets)
+    key = None if steward is None else StewardPublicKey.read(steward)
+    with _progress() as progress:
+        kind: Kind = "simulation" if simulation else "production"
+        made = Ledger.create(ledger, table, kind=kind, lifetime_delta=lifetime_delta, steward=key, progress=progress)
+    with made:
+        facts = {"ledger": made.id, "kind": made.kind, "records": len(made.records), "key": str(made.files.key)}
+    if as_json:
+        print_json({"file": str(ledger), **facts})
+        return
+    say(f"{ledger}: a {facts['kind']} ledger of {facts['records']:,} records, id {facts['ledger']}")
+    say_line(f"key of the record ids: {facts['key']} (back it up at another place; it never leaves the silo)")
+    if key is None:
+        say("There is no steward key: budgets in this ledger can be lowered, never raised.")
+
+
+@app.command()
+def show(ledger: LedgerFile, as_json: options.Json = False) -> None:
+    """Totals, groups of budgets and runs. Works while a run is going on.
+
+    Example: `rpdp ledger show ledger.db`
+    """
+    with _opened(ledger) as opened, _progress() as progress:
+        overview = opened.overview(progress)
+    if as_json:
+        print_json({"file": str(ledger), **asdict(overview)})
+        return
+    show_overview(ledger, overview)
+
+
+@app.command()
+def explain(
+    ledger: LedgerFile,
+    record: Annotated[str, typer.Argument(help="The id of a record.")],
+    key: KeyFile = None,
+    as_json: options.Json = False,
+) -> None:
+    """The story of one record in plain words: its budget, its runs, what is spent and what is left.
+
+    Example: `rpdp ledger explain ledger.db patient-0017`
+    """
+    with _opened(ledger, key) as opened:
+        story = opened.explain(record)
+    if as_json:
+        print_json(asdict(story))
+        return
+    say(story.text)
+
+
+@app.command()
+def verify(ledger: LedgerFile, as_json: options.Json = False) -> None:
+    """Recompute the chain and every account from the raw events, with fresh prices; list every discrepancy.
+
+    Example: `rpdp ledger verify ledger.db`
+    """
+    with _opened(ledger) as opened, _progress() as progress:
+        result = opened.verify(progress)
+        head = opened.public_head()
+    if as_json:
+        print_json({"file": str(ledger), "good": result.is_good, **asdict(result), "head": asdict(head)})
+    elif result.is_good:
+        say(
+            f"{ledger}: good. {result.events:,} events, {result.records:,} records, {result.runs:,} runs; public head "
+            f"{head.head[:16]}… after {head.count:,} public events."
+        )
+    else:
+        for finding in result.findings:
+            say(f"{finding.check}: {finding.problem}", style="red")
+    if not result.is_good:
+        if not as_json:
+            raise PrivacyRefusal(
+                f"{ledger} is not what it says: {len(result.findings):,} findings. Do not train with it; go back to "
+                "a copy that passes, and lower the budgets by what may have been spent since"
+            )
+        raise typer.Exit(PrivacyRefusal.exit_code)
+
+
+@app.command()
+def export(
+    ledger: LedgerFile,
+    file: Annotated[Path, typer.Argument(help="Where to write: a name that ends in .csv or .json.")],
+    without_ids: Annotated[
+        bool, typer.Option("--without-ids", help="Leave out the hashes of the ids, and sort by the numbers.")
+    ] = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Every account for an auditor: CSV, or JSON with all events. Records appear by keyed hashes, never by ids.
+
+    Example: `rpdp ledger export ledger.db accounts.csv --without-ids`
+    """
+    from rpdp.ledger.inspection.export import export as write
+
+    refuse_overwriting([file], force=force)
+    with _opened(ledger) as opened, _progress() as progress:
+        count = write(opened, file, without_ids=without_ids, progress=progress)
+    if as_json:
+        print_json({"file": str(file), "records": count, "without_ids": without_ids})
+        return
+    say_line(f"{file}: {count:,} records{', without ids' if without_ids else ' by keyed hashes'}")
+
+
+@app.command()
+def copy(
+    ledger: LedgerFile,
+    file: Annotated[Path, typer.Argument(help="Where to write.")],
+    as_json: options.Json = False,
+) -> None:
+    """A consistent copy, also while a run is going on: for an auditor, without the key of the ids.
+
+    Example: `rpdp ledger copy ledger.db for-the-auditor.db`
+    """
+    with _opened(ledger) as opened:
+        opened.copy(file)
+    if as_json:
+        print_json({"file": str(file)})
+        return
+    say_line(f"{file}: a copy of {ledger} for reading; `rpdp ledger verify {file}` works on it")
+
+
+@app.command()
+def withdraw(
+    ledger: LedgerFile,
+    records: Records = None,
+    subject: Annotated[list[str] | None, typer.Option("--subject", help="All records of a person. Repeatable.")] = None,
+    reason: Reason = "",
+    as_json: options.Json = False,
+) -> None:
+    """A person takes back consent: never drawn again from the next local step on; nothing is refunded.
+
+    Example: `rpdp ledger withdraw ledger.db patient-0017 --reason "letter of 3 May"`
+    """
+    with _opened(ledger) as opened:
+        action = opened.withdraw(records or [], subjects=subject or [], reason=reason)
+    _told(ledger, action, "withdrawn", as_json=as_json)
+
+
+@app.command()
+def lower(
+    ledger: LedgerFile,
+    records: Records = None,
+    epsilon: NewEpsilon = None,
+    delta: NewDelta = None,
+    budgets: NewBudgets = None,
+    reason: Reason = "",
+    as_json: options.Json = False,
+) -> None:
+    """Lower lifetime budgets, at any time. A budget below what is spent takes the record out of running runs.
+
+    Example: `rpdp ledger lower ledger.db patient-0017 --epsilon 0.5`
+    """
+    names, new_epsilon, new_delta = _new_budgets(records, epsilon, delta, budgets)
+    with _opened(ledger) as opened:
+        action = opened.lower_budgets(names, new_epsilon, new_delta, reason=reason)
+    _told(ledger, action, "lowered", as_json=as_json)
+
+
+@app.command("raise")
+def raise_(
+    ledger: LedgerFile,
+    records: Records = None,
+    key: Annotated[Path | None, typer.Option("--steward-key", help="The steward's private key (see keygen).")] = None,
+    epsilon: NewEpsilon = None,
+    delta: NewDelta = None,
+    budgets: NewBudgets = None,
+    passphrase: Annotated[
+        str | None, typer.Option("--passphrase", envvar="RPDP_STEWARD_PASSPHRASE", help="Of the steward's key.")
+    ] = None,
+    reason: Reason = "",
+    as_json: options.Json = False,
+) -> None:
+    """Raise lifetime budgets, with the signature of the steward whose key the ledger was created with.
+
+    Example: `rpdp ledger raise ledger.db patient-0017 --epsilon 2 --steward-key steward.key --reason "new consent"`
+    """
+    from rpdp.ledger import StewardKey
+
+    if key is None:
+        raise PrivacyRefusal("budgets are raised only with the steward's signature: give --steward-key")
+    names, new_epsilon, new_delta = _new_budgets(records, epsilon, delta, budgets)
+    signer = StewardKey.read(key, passphrase)
+    with _opened(ledger) as opened:
+        action = opened.raise_budgets(names, new_epsilon, new_delta, key=signer, reason=reason)
+    _told(ledger, action, "raised", as_json=as_json)
+
+
+@app.command()
+def add(
+    ledger: LedgerFile,
+    budgets: Annotated[Path, typer.Option("--budgets", "-b", help="The new records and their lifetime budgets.")],
+    as_json: options.Json = False,
+) -> None:
+    """Bring new records into the ledger. Not while a run holds it.
+
+    Example: `rpdp ledger add ledger.db --budgets new-patients.csv`
+    """
+    from rpdp.budgets import BudgetTable
+    from rpdp.ledger import Ledger
+
+    table = BudgetTable.read(budgets)
+    with Ledger.open(ledger) as opened, _progress() as progress:
+        count = opened.add(table, progress)
+        total = len(opened.records)
+    if as_json:
+        print_json({"file": str(ledger), "added": count, "records": total})
+        return
+    say(f"{ledger}: {count:,} records added, {total:,} in all")
+
+
+@app.command()
+def keygen(
+    name: Annotated[Path, typer.Argument(help="Writes NAME.key (stays with the steward) and NAME.pub.")],
+    passphrase: Annotated[
+        str | None,
+        typer.Option("--passphrase", envvar="RPDP_STEWARD_PASSPHRASE", help="Encrypts the private key."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Make a steward's key pair. The public one goes into a ledger at its creation.
+
+    Example: `rpdp ledger keygen steward`
+    """
+    from rpdp.ledger import StewardKey
+
+    private, public = name.with_name(f"{name.name}.key"), name.with_name(f"{name.name}.pub")
+    refuse_overwriting([private, public], force=False)
+    key = StewardKey()
+    key.write(private, passphrase)
+    key.public.write(public)
+    if as_json:
+        print_json({"private": str(private), "public": str(public), "encrypted": bool(passphrase)})
+        return
+    say_line(f"{private}: keep it away from the ledger{'' if passphrase else '; it is not encrypted (--passphrase)'}")
+    say_line(f"{public}: for `rpdp ledger create --steward`")
+
+
+@app.command()
+def head(
+    ledger: LedgerFile,
+    acknowledge: Annotated[
+        Path | None,
+        typer.Option(
+            "--acknowledge", help="A head (JSON) that the server has countersigned: keep it, refuse older states."
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """The head of the public events (admissions, charges, releases), for the server to keep.
+
+    Example: `rpdp ledger head ledger.db --json > head.json`
+    """
+    from rpdp.ledger import Ledger, PublicHead
+
+    if acknowledge is not None:
+        text = acknowledge.read_text(encoding="utf-8")
+        with Ledger.open(ledger, acknowledged=PublicHead.from_json(text)) as writer:
+            found = writer.public_head()
+    else:
+        with _opened(ledger) as opened:
+            found = opened.public_head()
+    if as_json:
+        print_json(asdict(found))
+        return
+    say_line(f"ledger {found.ledger}, {found.count:,} public events, head {found.head}")
+
+
+@contextmanager
+def _opened(ledger: Path, key: Path | None = None) -> Iterator[Ledger]:
+    from rpdp.ledger import Ledger
+
+    with Ledger.read(ledger, key=key) as opened:
+        yield opened
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar for each kind of work on a terminal, nothing elsewhere."""
+    from rich.progress import Progress as Bars
+
+    with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def told(what: str, done: int, of: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=of)
+            bars.update(tasks[what], completed=done, total=of)
+
+        yield told
+
+
+def _new_budgets(
+    records: list[str] | None, epsilon: float | None, delta: float | None, budgets: Path | None
+) -> tuple[list[str], Any, Any]:
+    if budgets is None:
+        if not records:
+            raise InputError("name at least one record, or give --budgets FILE")
+        return records, epsilon, delta
+    if records or epsilon is not None or delta is not None:
+        raise InputError("--budgets FILE names records and budgets: leave out RECORD, --epsilon and --delta")
+    from rpdp.budgets import BudgetTable
+
+    table = BudgetTable.read(budgets)
+    allowed = table.per_record()
+    return table.ids.to_pylist(), allowed.epsilon, allowed.delta
+
+
+def _told(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:
+    """Book the action now if nobody is writing; else the run that writes will."""
+    from rpdp.ledger import Ledger, LedgerInUseError
+
+    booked = True
+    try:
+        Ledger.open(ledger).close()
+    except LedgerInUseError:
+        booked = False
+    count = len(action.hashes)
+    if as_json:
+        print_json(
+            {"file": str(ledger), "action": action.name, "kind": action.kind, "records": count, "booked": booked}
+        )
+        return
+    when = (
+        "booked"
+        if booked
+        else "in force from the next local step on; the run that is writing the ledger now books it with its next round"
+    )
+    say(f"{ledger}: {count:,} {'record' if count == 1 else 'records'} {done}, {when}.")

@@ -1,0 +1,94 @@
+"""`rpdp silo`: the agent of one silo, under the silo's own control."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.output import print_json, say, say_line
+from rpdp.cli.signals import stop_when_told
+
+if TYPE_CHECKING:
+    from rpdp.deployment.agent.agent import Agent
+    from rpdp.deployment.files.silo_file import SiloFile
+
+app = typer.Typer(no_args_is_help=True)
+
+SiloFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The silo file (TOML).")]
+
+
+@app.callback()
+def _root() -> None:
+    """A silo's own side of a federation: data, budgets, ledger and training stay with its agent.
+
+    Example: `rpdp silo check silo.toml`, then `rpdp silo serve silo.toml`
+    """
+
+
+@app.command()
+def check(file: SiloFileArgument, as_json: options.Json = False) -> None:
+    """Open everything that the agent would, and say what it is; nothing is served.
+
+    Example: `rpdp silo check silo.toml`
+    """
+    from rpdp.deployment.agent.opening import opened_agent
+    from rpdp.deployment.files.silo_file import SiloFile
+
+    spec = SiloFile.read(file)
+    with opened_agent(spec) as agent:
+        facts = _facts(spec, agent)
+    if as_json:
+        print_json(facts)
+        return
+    say(f"silo {facts['silo']}: {facts['records']:,} records, each with a budget and an account")
+    say_line(f"ledger: {facts['ledger']} ({facts['kind']}), {facts['runs']} of {facts['max_runs']} runs admitted")
+    for name, model in facts["models"].items():
+        say_line(f"model {name}: {model['parameters']:,} parameters, fingerprint {model['fingerprint']}")
+    after = facts["release_after"]
+    told = "when they are ready: their timing is not covered" if after is None else f"{after:g} s after the question"
+    say(f"answers leave {told}")
+    say_line(f"socket: {facts['socket']}")
+
+
+def _facts(spec: SiloFile, agent: Agent) -> dict[str, Any]:
+    status = agent.silo.account.status()
+    return {
+        "silo": spec.silo.name,
+        "records": len(agent.silo.records),
+        "ledger": str(spec.file(spec.silo.ledger)),
+        "kind": "simulation" if status.is_simulation else "production",
+        "runs": len(status.runs),
+        "max_runs": spec.policy.max_runs,
+        "models": {
+            name: {"fingerprint": model.fingerprint, "parameters": model.parameters}
+            for name, model in zip(spec.models, agent.models, strict=True)
+        },
+        "release_after": spec.policy.release_after,
+        "socket": str(spec.file(spec.silo.socket)),
+    }
+
+
+@app.command()
+def serve(
+    file: SiloFileArgument,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log who asks.")] = False,
+) -> None:
+    """Serve the silo until SIGTERM or Ctrl-C. What is asked and refused is logged on standard error.
+
+    Example: `rpdp silo serve silo.toml`
+    """
+    from rpdp.deployment.agent.opening import opened_agent
+    from rpdp.deployment.agent.socket_service import Service
+    from rpdp.deployment.files.silo_file import SiloFile
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("rpdp").setLevel(logging.DEBUG if verbose else logging.INFO)
+    spec = SiloFile.read(file)
+    with opened_agent(spec) as agent:
+        service = Service(agent, spec.file(spec.silo.socket), group=spec.silo.group)
+        stop_when_told(service.stop)
+        service.serve()

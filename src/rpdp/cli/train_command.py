@@ -1,0 +1,183 @@
+"""`rpdp train`: a run described by a study file."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import KW_ONLY, asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpdp.cli import options
+from rpdp.cli.output import INTERRUPTED, print_json, print_table, say, say_line, tell_interrupted
+from rpdp.cli.progress import RoundProgress
+
+if TYPE_CHECKING:
+    from rpdp.studies.study_file import StudyFile
+    from rpdp.studies.training_run import TrainedRun
+
+
+def train(
+    file: options.RunFileArgument,
+    seed: options.Seed = None,
+    method: options.Method = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Directory; else METHOD-SEED, or the run's id, below the study's output."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run, to the same model.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove what an earlier run left in the directory.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Stop before anything is reserved if a record has less left than its budget."),
+    ] = False,
+    workers: options.Workers = None,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu, or cuda in simulations: the same up to float rounding.")
+    ] = "cpu",
+    as_json: options.Json = False,
+) -> None:
+    """Train as a study file says: progress, log, model, report; Ctrl-C leaves a run that --resume continues.
+
+    FILE is a study file (TOML). With seeds it is a simulation: it shows what a real run would do, and protects nobody.
+    Without seeds it is a real run, and needs a production ledger for every silo (rpdp ledger create).
+
+    Example: `rpdp train examples/breast_cancer.toml --seed 7`
+    """
+    from rpdp.studies.study_file import StudyFile
+
+    spec = StudyFile.read(file)
+    is_real = seed is None and spec.run.is_production
+    chosen, number = options.method_of(method, spec), None if is_real else options.seed_of(seed, spec)
+    limit = options.workers_of(workers, spec)
+    directory = out or spec.output / (spec.run.id or "real" if is_real else f"{chosen}-{number}")
+    how = _How(limit, device, resume=resume, force=force, strict=strict, quiet=as_json)
+    try:
+        trained = _run(spec, chosen, number, directory, how)
+    except KeyboardInterrupt:
+        again = ["rpdp", "train", str(file), *_options(seed, method, out, device), "--resume"]
+        _tell_interrupted(directory, shlex.join(again), is_real=is_real, as_json=as_json)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json(_facts(trained))
+    else:
+        _show(trained)
+
+
+@dataclass(frozen=True)
+class _How:
+    """The options that say how to run."""
+
+    workers: int | None
+    device: str
+    _: KW_ONLY
+    resume: bool
+    force: bool
+    strict: bool
+    quiet: bool
+
+
+def _run(spec: StudyFile, method: str, seed: int | None, directory: Path, how: _How) -> TrainedRun:
+    from rpdp.studies.training_run import train
+
+    rounds = spec.public_schedule.rounds
+    title = f"run {spec.run.id}" if seed is None else f"{method}, seed {seed}"
+    with RoundProgress(title, rounds, quiet=how.quiet) as progress:
+        return train(
+            spec,
+            spec.settings(method),
+            seed,
+            directory,
+            resume=how.resume,
+            force=how.force,
+            strict=how.strict,
+            workers=how.workers,
+            device=how.device,
+            on_begin=progress.begin,
+            on_round=progress,
+            on_remark=progress.remark,
+        )
+
+
+def _options(seed: int | None, method: str | None, out: Path | None, device: str) -> list[str]:
+    given = {"--seed": seed, "--method": method, "--out": out, "--device": None if device == "cpu" else device}
+    return [part for name, value in given.items() if value is not None for part in (name, str(value))]
+
+
+def _tell_interrupted(directory: Path, again: str, *, is_real: bool, as_json: bool) -> None:
+    from rpdp.studies.training_run import can_resume
+
+    if is_real:
+        told = "What was reserved and charged stays so in the ledgers; the round in progress may sit out. Go on with:"
+        tell_interrupted(told, again, as_json=as_json)
+    elif can_resume(directory):
+        told = f"Every finished round is kept in {directory}. Go on to exactly the same model with:"
+        tell_interrupted(told, again, as_json=as_json)
+    else:
+        tell_interrupted("The first round was not over yet; nothing is kept.", None, as_json=as_json)
+
+
+_SENSITIVE = ("report", "silos")
+"""Files that stay with the silos."""
+
+
+def _files(directory: Path) -> dict[str, str]:
+    names = {
+        "model": "model.safetensors",
+        "rounds": "rounds.jsonl",
+        "result": "result.json",
+        "public_plan": "public-plan.json",
+        "report": "report.html",
+        "report_to_share": "report-share.html",
+        "silos": "silo",
+    }
+    return {key: str(directory / name) for key, name in names.items()}
+
+
+def _facts(trained: TrainedRun) -> dict[str, Any]:
+    """For machines. Of a real run in two parts: what anybody may see, and what stays with the data stewards."""
+    from rpdp.studies.run_directory import summary
+
+    public = {**summary(trained.result), "was_finished": trained.was_finished}
+    files = _files(trained.directory)
+    if trained.result.is_simulation:
+        return {**public, "files": files}
+    local = {name: files.pop(name) for name in _SENSITIVE}
+    standings = [asdict(one) for one in trained.standings]
+    return {
+        "public": {**public, "files": files},
+        "steward": {"standings": standings, "seconds": trained.result.seconds, "files": local},
+    }
+
+
+def _show(trained: TrainedRun) -> None:
+    result = trained.result
+    if trained.was_finished:
+        say_line(f"{trained.directory}: this run is finished; nothing was done")
+    score = result.score
+    joined = {name: len(view.joined) for name, view in result.silos.items()}
+    rows = [
+        [name, f"{joined[name]} of {len(result.rounds)}", _share(None if score is None else score.by_silo.get(name))]
+        for name in sorted(joined)
+    ]
+    title = f"{result.method}, seed {result.seed}" if result.is_simulation else f"{result.method}, run {result.run}"
+    print_table(title, ["silo", "rounds joined", "test accuracy"], rows)
+    if score is not None:
+        say(f"test accuracy {score.accuracy:.4f} over all records, {score.mean_over_silos:.4f} as a mean over silos")
+    over = sum(view.overdrawn for view in result.silos.values())
+    records = sum(len(view.plan) for view in result.silos.values())
+    say(f"{over:,} of {records:,} records over budget · δ = {result.public.delta:g} · {result.seconds:.1f} s")
+    for note in result.public.notes:
+        say(f"note: {note}")
+    if result.is_simulation:
+        say("A simulation: seeded, nobody is protected.", style="yellow")
+    else:
+        say("A real run: secure randomness, booked in the ledger of every silo (rpdp ledger show).")
+    for name, path in _files(trained.directory).items():
+        note = " (sensitive: stays with the silos)" if name in _SENSITIVE else ""
+        say_line(f"{name.replace('_', ' ')}: {path}{note}")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

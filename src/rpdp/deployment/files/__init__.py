@@ -1,0 +1,1 @@
+"""The files of a federation: the silo file, certificates and keys, and the directory that `rpdp deploy init` writes."""

@@ -1,0 +1,233 @@
+"""What `rpdp deploy init` writes: one directory, whose parts go to the machines that they are for.
+
+    deploy.toml           names, host, port; no secret
+    authority/            ca.key signs server certificates: kept offline
+    server/               for the SuperLink's machine: certificate, study.toml, plan.json, keys/ (public), app/
+    silos/NAME/           for that silo: silo.toml to complete, the SuperNode's key, ca.crt
+
+Nothing that exists is overwritten, and what fails leaves nothing behind. All directories are their owner's only.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
+from rpdp.deployment.flower.server_run import PLAN, STUDY
+from rpdp.errors import InputError
+from rpdp.studies.building import public_plan
+from rpdp.studies.setting_fields import plain_name
+from rpdp.studies.study_data import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rpdp.planning import PublicPlan
+    from rpdp.studies.study_file import StudyFile
+
+_DEPLOY = "deploy.toml"
+_APP = "rpdp_app"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The directory of a federation."""
+
+    directory: Path
+    host: str
+    port: int
+    silos: tuple[str, ...]
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the server."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def server(self) -> Path:
+        """What goes to the server."""
+        return self.directory / "server"
+
+    @property
+    def app(self) -> Path:
+        """The Flower app."""
+        return self.server / "app"
+
+    def silo(self, name: str) -> Path:
+        """What goes to a silo."""
+        return self.directory / "silos" / name
+
+    @classmethod
+    def read(cls, directory: Path) -> Layout:
+        """The federation in a directory that `create` made."""
+        path = directory / _DEPLOY
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            names = tuple(plain_name("silos", name) for name in values["silos"])
+            return cls(directory.resolve(), str(values["host"]), int(values["port"]), names)
+        except OSError:
+            raise InputError(f"{directory}: no federation: {_DEPLOY} is missing; make one: rpdp deploy init") from None
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: damaged: {error}") from None
+
+    @classmethod
+    def create(cls, directory: Path, spec: StudyFile, silos: Sequence[str], host: str, port: int) -> Layout:
+        """Write everything but what only a silo knows."""
+        names = tuple(plain_name("silos", name) for name in silos)
+        if not names or len(set(names)) != len(names):
+            raise InputError(f"silos={', '.join(silos)!r} must name at least one silo, and none twice")
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise InputError(f"{directory} is not an empty directory; choose another one")
+        made = cls(directory.resolve(), host, port, names)
+        plan = public_plan(spec, make_model(spec, 0), names)
+        with made.undone_on_failure():
+            made._write(spec, plan)
+        return made
+
+    @contextmanager
+    def undone_on_failure(self) -> Iterator[None]:
+        """Take away what `create` wrote, and what was added to it, if the block fails."""
+        was_there = self.directory.is_dir() and not (self.directory / _DEPLOY).exists()
+        try:
+            yield
+        except BaseException:
+            for name in ("authority", "server", "silos"):
+                shutil.rmtree(self.directory / name, ignore_errors=True)
+            (self.directory / _DEPLOY).unlink(missing_ok=True)
+            if not was_there:
+                with suppress(OSError):  # it was not made yet, or holds what others put there
+                    self.directory.rmdir()
+            raise
+
+    def _write(self, spec: StudyFile, plan: PublicPlan) -> None:
+        authority = self.directory / "authority"
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        servers = (self.server, self.server / "keys", self.app, self.app / _APP)
+        for folder in (authority, *servers, self.directory / "silos", *map(self.silo, self.silos)):
+            folder.mkdir(mode=0o700)  # one by one: parents made on the way would be open to others
+        made = make_authority(authority)
+        make_server_certificate(made, self.server, dict.fromkeys([self.host, "127.0.0.1", "localhost"]))
+        shutil.copy(made.certificate, self.server / "ca.crt")
+        (self.server / STUDY).write_text(spec.text, encoding="utf-8")
+        for code in _own_code(spec):
+            copy = shutil.copytree if code.is_dir() else shutil.copy
+            copy(code, self.server / code.name)
+        plan.write(self.server / PLAN)
+        for name in self.silos:
+            key = make_silo_key(self.silo(name), name)
+            shutil.copy(key.public, self.server / "keys")
+            shutil.copy(made.certificate, self.silo(name) / "ca.crt")
+            (self.silo(name) / "silo.toml").write_text(_silo_file(name, spec, plan), encoding="utf-8")
+        self._write_app()
+        listed = ", ".join(f'"{name}"' for name in self.silos)
+        text = f'host = "{self.host}"\nport = {self.port}\nsilos = [{listed}]\n'
+        (self.directory / _DEPLOY).write_text(text, encoding="utf-8")
+
+    def _write_app(self) -> None:
+        source = files("rpdp.deployment").joinpath("app")
+        for name in ("__init__.py", "client_app.py", "server_app.py"):
+            (self.app / _APP / name).write_text(source.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
+        server = json.dumps(str(self.server), ensure_ascii=False)  # escapes of JSON are escapes of TOML
+        text = _PYPROJECT.format(server=server, silos=",".join(self.silos))
+        (self.app / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def _own_code(spec: StudyFile) -> list[Path]:
+    """Modules and packages beside the study file that it names: the server needs its model."""
+    references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
+    names = {reference.partition(":")[0].partition(".")[0] for reference in references if reference is not None}
+    modules = [path for name in sorted(names) if (path := spec.directory / f"{name}.py").is_file()]
+    packages = [path for name in sorted(names) if (path := spec.directory / name / "__init__.py").is_file()]
+    return [*modules, *(path.parent for path in packages)]
+
+
+_PYPROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "rpdp-app"
+version = "1.0.0"
+description = "One rpdp run over Flower"
+license = "Apache-2.0"
+dependencies = ["rpdp[flower,train,ledger]"]
+
+[tool.flwr.app]
+publisher = "rpdp"
+
+[tool.flwr.app.components]
+serverapp = "rpdp_app.server_app:app"
+clientapp = "rpdp_app.client_app:app"
+
+[tool.flwr.app.config]
+run-id = ""            # the name of the rpdp run; the same again goes on with it
+server = {server}
+silos = "{silos}"
+deadline = 120.0       # seconds until a round goes on without the silos that have not answered
+patience = 120.0       # seconds to wait for silos before the first round
+least-silos = 0        # with fewer of them there, the run does not start; 0: all
+test = ""              # "module:function" that returns public test records
+seed = -1              # of a simulation, for tests; -1: a real run
+"""
+
+
+def _silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
+    """A silo file to complete: limits that just fit this plan, for the steward to confirm or change."""
+    schedule, task = plan.schedule, spec.task
+    share = schedule.participation
+    if share is None:
+        assert schedule.participations is not None
+        share = schedule.participations / schedule.rounds
+    own = f'task = "{task.name}"' if task.name else f'model = "{task.model}"\nloss = "{task.loss}"'
+    data = f'task = "{task.name}"\npart = "{name}"' if task.name else 'factory = "MODULE:FUNCTION"'
+    if task.name and task.partition:
+        data += f'\npartition = "{task.partition}"'
+    return _SILO_FILE.format(
+        name=name,
+        data=data,
+        model=own,
+        rounds=schedule.rounds,
+        steps=schedule.local_steps,
+        share=share,
+        clip=plan.clip_norm,
+        noise=plan.noise_multiplier,
+        delta=spec.policy.lifetime_delta or plan.delta,
+        runs=spec.policy.max_runs or 1,
+    )
+
+
+_SILO_FILE = """\
+# What this silo holds and agrees to. It stays here; no server sees or changes it.
+[silo]
+name = "{name}"
+ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta}
+budgets = "budgets.csv"    # one budget for each record
+socket = "agent.sock"
+# group = "flower"         # whose members may ask: that of the SuperNode's user, if it is not the agent's own
+# closed_runs = ["name"]   # runs that this silo takes no part in any more
+
+[data]
+{data}
+
+[models.study]
+{model}
+
+[policy]                   # proposed: just enough for this study. Yours to change before the agent starts
+max_rounds = {rounds}
+max_local_steps = {steps}
+max_participation = {share}
+max_clip_norm = {clip}
+min_noise_multiplier = {noise}
+lifetime_delta = {delta}
+max_runs = {runs}
+release_after = 2.0        # seconds; "ready" answers at once, and gives the time that training takes away
+"""

@@ -1,0 +1,178 @@
+"""The silo file: one TOML under a silo's control that says what its agent holds, may train, and agrees to.
+
+[silo]                                   where things are, from the directory of this file
+name = "north"
+ledger = "ledger.db"
+budgets = "budgets.csv"
+socket = "agent.sock"
+[data]                                   the silo's records
+factory = "hospital:load"                or a part of a built-in task: task = "breast_cancer", part = "silo-00"
+[models.risk]                            what may be trained here; code never comes from a server
+model = "hospital:make_model"
+loss = "hospital:loss"                   or task = "breast_cancer"
+[policy]                                 the silo's own limits: all of them must be stated
+max_rounds = 15
+release_after = 2.0                      seconds; "ready" gives the timing away
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rpdp.checks import require_count, require_delta, require_fraction, require_positive
+from rpdp.errors import InputError
+from rpdp.studies.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
+from rpdp.studies.study_sections import reference
+
+if TYPE_CHECKING:
+    from rpdp.federation import Policy
+
+READY = "ready"
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    """A list of names, which may be empty."""
+    return () if value == [] else list_of(text)(name, value)
+
+
+@dataclass(frozen=True)
+class SiloSection:
+    """`[silo]`: its name, its files, its socket."""
+
+    name: str = setting(plain_name, meaning="the silo's name in the federation")
+    ledger: str = setting(text, meaning='its ledger, made with "rpdp ledger create"')
+    budgets: str = setting(text, meaning="its budget file")
+    socket: str = setting(text, "agent.sock")
+    group: str | None = setting(text, None)
+    threads: int = setting(partial(require_count, most=1024), 1)
+    closed_runs: tuple[str, ...] = setting(_names, ())
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """`[data]`: a function of the silo's own, or a part of a built-in task."""
+
+    factory: str | None = setting(reference, None)
+    task: str | None = setting(text, None)
+    part: str | None = setting(text, None)
+    partition: str | None = setting(text, None)
+
+    def __post_init__(self) -> None:
+        if (self.factory is None) == (self.task is None) or (self.task is None) != (self.part is None):
+            raise InputError(
+                'data needs either factory = "module:function", or task = "a built-in task" with part = "its silo"'
+            )
+        if self.partition is not None and self.task is None:
+            raise InputError(f"data.partition={self.partition!r} goes with a built-in task")
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """`[models.NAME]`: a model that may be trained here, with its loss."""
+
+    model: str | None = setting(reference, None)
+    loss: str | None = setting(reference, None)
+    task: str | None = setting(text, None)
+
+    def __post_init__(self) -> None:
+        if (self.task is None) == (self.model is None) or (self.model is None) != (self.loss is None):
+            raise InputError('a model needs either model and loss = "module:function", or task = "a built-in task"')
+
+
+@dataclass(frozen=True)
+class LimitSection:
+    """`[policy]`: the silo's limits and the time at which it answers."""
+
+    max_rounds: int = setting(require_count, meaning="the largest T this silo agrees to")
+    max_local_steps: int = setting(require_count, meaning="the largest τ")
+    max_participation: float = setting(require_fraction, meaning="the largest λ, or k/T")
+    max_clip_norm: float = setting(require_positive, meaning="the largest L")
+    min_noise_multiplier: float = setting(require_positive, meaning="the smallest σ")
+    lifetime_delta: float = setting(require_delta, meaning="δ that records without one of their own allow for life")
+    max_runs: int = setting(require_count, meaning="how many runs in all")
+    release_after: float | None = setting(
+        either(
+            ((int, float), require_positive),
+            (str, one_of(READY)),
+            otherwise=f'seconds, or "{READY}"',
+        ),
+        meaning=f'seconds after an announcement at which answers leave; "{READY}" if their timing may be seen',
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.release_after, str):
+            object.__setattr__(self, "release_after", None)
+
+    def policy(self) -> Policy:
+        """As the silo enforces it."""
+        from rpdp.federation import Policy
+
+        limits = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "release_after"}
+        return Policy(**limits)
+
+
+@dataclass(frozen=True)
+class SimulationSection:
+    """`[simulation]`: a seed, for tests; it needs a ledger made with --simulation and protects nobody."""
+
+    seed: int = setting(partial(require_count, least=0), meaning="the seed of the simulation")
+
+
+_SECTIONS: dict[str, type[Any]] = {"silo": SiloSection, "data": DataSection, "policy": LimitSection}
+_KNOWN = [*_SECTIONS, "models", "simulation"]
+
+
+@dataclass(frozen=True)
+class SiloFile:
+    """A checked silo file."""
+
+    path: Path
+    silo: SiloSection
+    data: DataSection
+    policy: LimitSection
+    models: Mapping[str, ModelSection]
+    simulation: SimulationSection | None
+
+    @classmethod
+    def read(cls, path: str | Path) -> SiloFile:
+        """Read and check; every error names the file, the key and its value."""
+        path = Path(path)
+        try:
+            return cls._of(path, tomllib.loads(path.read_text(encoding="utf-8")))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: not a TOML file: {error}") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    @classmethod
+    def _of(cls, path: Path, values: dict[str, Any]) -> SiloFile:
+        for name in values:
+            if name not in _KNOWN:
+                raise InputError(f"[{name}] is not a section of a silo file{nearest(name, _KNOWN)}")
+        for name in (*_SECTIONS, "models"):
+            if name not in values:
+                raise InputError(f"the section [{name}{'.NAME' if name == 'models' else ''}] is missing")
+        models = values["models"]
+        if not isinstance(models, Mapping) or not models:
+            raise InputError("models must be sections, written [models.NAME]")
+        parts = {name: read_section(kind, name, values[name]) for name, kind in _SECTIONS.items()}
+        allowed = {name: read_section(ModelSection, f"models.{name}", each) for name, each in models.items()}
+        simulation = values.get("simulation")
+        seeded = None if simulation is None else read_section(SimulationSection, "simulation", simulation)
+        return cls(path, **parts, models=allowed, simulation=seeded)
+
+    @property
+    def directory(self) -> Path:
+        """Where the file is; other files and modules are found from there."""
+        return self.path.resolve().parent
+
+    def file(self, name: str) -> Path:
+        """A file that it names."""
+        return self.directory / name

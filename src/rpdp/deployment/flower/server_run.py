@@ -1,0 +1,172 @@
+"""What a ServerApp does: one rpdp run over Flower's grid, from the run config to a model on disk.
+
+A killed SuperLink ends a Flower run. The rpdp run is another thing: its state is in a directory of the server, and
+submitting the same run id again goes on with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rpdp.deployment.flower.grid_link import GridLink
+from rpdp.deployment.flower.strategy_backbone import StrategyBackbone
+from rpdp.errors import InputError
+from rpdp.federation.coordinator import Coordinator, RoundSettings
+from rpdp.federation.evaluation import Evaluation
+from rpdp.ledger.heads import NAME as HEADS
+from rpdp.planning import PublicPlan
+from rpdp.report import write_report
+from rpdp.studies.own_code import call_factory
+from rpdp.studies.run_directory import append_round, is_finished, read_summary, write_result
+from rpdp.studies.run_reports import EDITIONS, facts_of
+from rpdp.studies.setting_fields import plain_name
+from rpdp.studies.study_data import make_model, measure
+from rpdp.studies.study_file import StudyFile
+from rpdp.training import FlatModel, Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import Strategy
+    from torch import Tensor
+
+    from rpdp.federation.evaluation import Score
+    from rpdp.federation.run_result import RoundLog
+
+LOG = logging.getLogger("rpdp.server")
+CHECKPOINT = "checkpoint"
+STUDY, PLAN = "study.toml", "plan.json"
+_LAST_SECONDS = 30.0
+
+
+def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | None = None) -> None:
+    """Run, or go on with, the run that the run config names.
+
+    Args:
+        grid: Of the ServerApp.
+        config: `context.run_config`: run-id, server (the directory that `rpdp deploy init` made for the server), silos,
+            deadline, patience, least-silos (0: all), test ("module:function" with public records, or ""), seed (of a
+            simulation, for tests; -1: a real run).
+        strategy: A Flower strategy of one's own to average with, instead of the backbone in the plan.
+    """
+    _log_to_flower()
+    run = plain_name("run-id", config["run-id"])
+    home = Path(str(config["server"]))
+    spec, public = StudyFile.read(home / STUDY), PublicPlan.read(home / PLAN)
+    directory = home / "runs" / run
+    if is_finished(directory):
+        LOG.info("run %s is finished: %s", run, read_summary(directory))
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    with _alone(home):
+        _run(grid, config, spec, public, directory, strategy)
+
+
+def _run(
+    grid: Grid,
+    config: Mapping[str, Any],
+    spec: StudyFile,
+    public: PublicPlan,
+    directory: Path,
+    strategy: Strategy | None,
+) -> None:
+    model = make_model(spec, 0)
+
+    def told(log: RoundLog) -> None:
+        append_round(directory, log)
+        LOG.info("round %d of %d: %s", log.round, public.schedule.rounds, _words(log))
+
+    coordinator = Coordinator(
+        directory.name,
+        public,
+        FlatModel(make_model(spec, 0)).values.data,
+        _names(config),
+        GridLink(grid),
+        _settings(config),
+        checkpoint=directory / CHECKPOINT,
+        heads=directory.parent.parent / HEADS,
+        backbone=None if strategy is None else StrategyBackbone(strategy),
+        score=_score(spec, str(config["test"])),
+    )
+    result = coordinator.go(told)
+    write_report(result, directory / EDITIONS["share"], edition="share", facts=facts_of(spec))
+    write_result(result, model, directory)  # last: from here on the run is finished
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """One run of a server at a time, as silos have it. One whose SuperLink was killed is given the seconds to end."""
+    until = time.monotonic() + _LAST_SECONDS
+    lock = os.open(home / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _locked(lock):
+            if time.monotonic() > until:
+                raise InputError(f"{home}: a run is going on already; wait for its end, or stop it")
+            time.sleep(0.2)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _log_to_flower() -> None:
+    """Flower shows what a ServerApp prints."""
+    log = logging.getLogger("rpdp")
+    log.setLevel(logging.INFO)
+    if not log.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("rpdp: %(message)s"))
+        log.addHandler(handler)
+
+
+def _settings(config: Mapping[str, Any]) -> RoundSettings:
+    seed = int(config["seed"])
+    return RoundSettings(
+        deadline=float(config["deadline"]),
+        patience=float(config["patience"]),
+        least_silos=int(config["least-silos"]) or None,
+        seed=seed if seed >= 0 else None,
+    )
+
+
+def _names(config: Mapping[str, Any]) -> list[str]:
+    return [plain_name("silos", name.strip()) for name in str(config["silos"]).split(",")]
+
+
+def _score(spec: StudyFile, reference: str) -> Callable[[Tensor], Score] | None:
+    """Accuracy on public test records, if there are any."""
+    if not reference:
+        return None
+    records = call_factory(reference, spec.directory, seed=0)
+    if not isinstance(records, Records):
+        raise InputError(f"test: {reference}() returned {type(records).__name__}; it must return rpdp.training.Records")
+    evaluation = Evaluation({"public": records}, measure(spec))
+    flat = FlatModel(make_model(spec, 0))
+
+    def score(values: Tensor) -> Score:
+        flat.values.data.copy_(values)
+        return evaluation.score({"public": evaluation.hits(flat, "public")})
+
+    return score
+
+
+def _words(log: RoundLog) -> str:
+    joined = ", ".join(log.joined) + " joined" if log.joined else "nobody joined"
+    left_out = "".join(f"; {silo}: {why}" for silo, why in sorted(log.rejected.items()))
+    accuracy = "" if log.score is None else f"; accuracy {log.score.accuracy:.4f}"
+    return f"{joined}{left_out}{accuracy} ({log.seconds:.1f} s)"

@@ -1,0 +1,228 @@
+"""A run on one machine: the server and all silos in this process, round after round, with checkpoints.
+
+The simulator and production runs on one machine share it; what differs is who made the randomness and where accounts
+are kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from rpdp.errors import InputError
+from rpdp.federation.checkpoint import Checkpoint
+from rpdp.federation.devices import shared_device
+from rpdp.federation.messages import Announcement, Update
+from rpdp.federation.run_result import RoundLog, RunResult, SiloView
+from rpdp.federation.server import Server
+from rpdp.federation.silo import TrainedRound
+from rpdp.federation.workers import default_workers, make_pool
+from rpdp.training import FlatModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from rpdp.federation.evaluation import Evaluation, Score
+    from rpdp.federation.silo import Silo
+    from rpdp.federation.workers import Pool
+    from rpdp.planning import PublicPlan
+
+
+def require_distinct(silos: Sequence[Silo]) -> None:
+    """Refuse a federation without silos, or with two of one name."""
+    names = [silo.name for silo in silos]
+    if not names:
+        raise InputError("silos=[] is empty: a federation needs at least one")
+    if len(set(names)) != len(names):
+        raise InputError(f"silos: the names are not unique: {', '.join(sorted(names))}")
+
+
+class LocalRun:
+    """A run whose server and silos live in this process; the silos have admitted it.
+
+    Models train and are measured on the device of the silos; the server's state is on the CPU.
+    `keep` is called after every round before its checkpoint: what it keeps is never older than the model.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        model: nn.Module,
+        silos: Sequence[Silo],
+        public: PublicPlan,
+        seed: int | None,
+        evaluation: Evaluation | None,
+        method: str,
+        checkpoint: Path | None,
+        keep: Callable[[], None] | None = None,
+    ) -> None:
+        self._name = run
+        self._seed = seed
+        self._method = method
+        self._public = public
+        self._silos = {silo.name: silo for silo in sorted(silos, key=lambda silo: silo.name)}
+        self._evaluation = evaluation
+        self._checkpoint = checkpoint
+        self._keep = keep
+        self._model = FlatModel(copy.deepcopy(model), shared_device(silos))
+        self._server = Server(run, public, self._model.values.data.cpu(), list(self._silos))
+        self._draws = {name: np.zeros(len(silo.records), dtype=np.int64) for name, silo in self._silos.items()}
+        self._rounds: list[RoundLog] = []
+        self._identity = f"{run}-{self._beginning()[:16]}"
+
+    def _beginning(self) -> str:
+        """A hash of what the name of a run does not say: the model it starts from and every silo's plan."""
+        digest = hashlib.sha256(self._server.values.numpy().tobytes())
+        for name, silo in self._silos.items():
+            digest.update(f"{name} {silo.plan.fingerprint}\n".encode())
+        return digest.hexdigest()
+
+    def go(self, workers: int | None, on_round: Callable[[RoundLog], None] | None) -> RunResult:
+        """Announce the rounds that are left, and look back."""
+        began = time.perf_counter()
+        self._restore()
+        count = default_workers(len(self._model), len(self._silos)) if workers is None else workers
+        pool = make_pool({"train": self._train, "hits": self._hits, "answers": self._answers}, count)
+        try:
+            while not self._server.is_done:
+                log = self._round(pool)
+                self._rounds.append(log)
+                if self._keep is not None:
+                    self._keep()
+                self._save()
+                if on_round is not None:
+                    on_round(log)
+            views = self._views(pool)
+        finally:
+            pool.close()
+        seconds = time.perf_counter() - began
+        return RunResult(
+            self._name,
+            self._public,
+            self._method,
+            self._seed,
+            self._server.result,
+            tuple(self._rounds),
+            views,
+            seconds,
+        )
+
+    def _round(self, pool: Pool) -> RoundLog:
+        began = time.perf_counter()
+        announcements = self._server.announce()
+        begun = {name: silo.begin(announcements[name]) for name, silo in self._silos.items()}
+        updates = [done for done in begun.values() if isinstance(done, Update)]  # finished before an interruption
+        joining = [name for name, answer in begun.items() if answer is True]
+        for name in joining:
+            self._silos[name].claim(announcements[name])
+        withdrawn = {name: self._silos[name].account.switched_off() for name in joining}
+        jobs = [(name, withdrawn[name], *_packed(announcements[name])) for name in joining]
+
+        def finished(index: int, outcome: tuple[bytes, NDArray[np.int64]]) -> None:
+            """Into the outbox at once: whatever happens to the other silos, this work is not lost."""
+            silo, (payload, draws) = self._silos[joining[index]], outcome
+            self._draws[silo.name] += draws
+            updates.append(silo.finish(TrainedRound(Update.from_bytes(silo.name, payload), draws)))
+
+        pool.map("train", jobs, finished)
+        rejected = self._server.collect(updates)
+        accepted = tuple(sorted(update.silo for update in updates if update.silo not in rejected))
+        return RoundLog(self._server.round, accepted, rejected, self._score(pool), time.perf_counter() - began)
+
+    def _score(self, pool: Pool) -> Score | None:
+        if self._evaluation is None:
+            return None
+        values = self._server.result.numpy()
+        names = list(self._evaluation.test)
+        hits = pool.map("hits", [(name, values) for name in names])
+        return self._evaluation.score(dict(zip(names, hits, strict=True)))
+
+    def _views(self, pool: Pool) -> Mapping[str, SiloView]:
+        answers: list[NDArray[np.bool_] | None] = [None] * len(self._silos)
+        if self._evaluation is not None:
+            values = self._server.result.numpy()
+            answers = pool.map("answers", [(name, values) for name in self._silos])
+        return {
+            name: self._view(silo, correct) for (name, silo), correct in zip(self._silos.items(), answers, strict=True)
+        }
+
+    def _view(self, silo: Silo, correct: NDArray[np.bool_] | None) -> SiloView:
+        joined = np.asarray(silo.joined)
+        turns = np.searchsorted(joined, silo.plan.active_rounds, side="right")
+        expected = silo.plan.q * turns * self._public.schedule.local_steps
+        overdrawn = int((silo.plan.cost > silo.budgets.per_record().epsilon).sum())
+        return SiloView(silo.plan, tuple(joined.tolist()), self._draws[silo.name], expected, correct, overdrawn)
+
+    def _restore(self) -> None:
+        """Go on from a checkpoint of this very run.
+
+        Its rounds are announced again. A ledger has them charged and changes nothing; an account in memory charges them
+        with the same seeded coins.
+        """
+        kept = None if self._checkpoint is None else Checkpoint.read(self._checkpoint)
+        if kept is None:
+            return
+        if kept.run != self._identity:
+            raise InputError(
+                f"{self._checkpoint}: the checkpoint belongs to another run ({kept.run}); this one is "
+                f"{self._identity}: plan, method, seed, starting model or budgets have changed. Use another directory, "
+                "or remove the checkpoint"
+            )
+        for _ in kept.rounds:
+            for name, announcement in self._server.announce().items():
+                self._silos[name].begin(announcement)
+        self._server.values = kept.values
+        self._server.recent.clear()
+        self._server.recent.extend(kept.recent)
+        self._server.backbone.state = kept.backbone
+        self._draws = kept.draws
+        self._rounds = list(kept.rounds)
+
+    def _save(self) -> None:
+        if self._checkpoint is not None:
+            server = self._server
+            kept = (server.values, tuple(server.recent), server.backbone.state, self._draws, tuple(self._rounds))
+            Checkpoint(self._identity, *kept).write(self._checkpoint)
+
+    def _train(
+        self,
+        name: str,
+        withdrawn: NDArray[np.int64],
+        run: str,
+        plan: str,
+        number: int,
+        values: NDArray[np.float32],
+        correction: NDArray[np.float32],
+    ) -> tuple[bytes, NDArray[np.int64]]:
+        told = Announcement(run, plan, number, _tensor(values), None if correction is None else _tensor(correction))
+        trained = self._silos[name]._compute(told, withdrawn)  # claimed by the process that keeps the accounts
+        return trained.update.to_bytes(), trained.draws
+
+    def _hits(self, name: str, values: NDArray[np.float32]) -> int:
+        assert self._evaluation is not None
+        self._model.values.data.copy_(_tensor(values))
+        return self._evaluation.hits(self._model, name)
+
+    def _answers(self, name: str, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+        assert self._evaluation is not None
+        self._model.values.data.copy_(_tensor(values))
+        return np.asarray(self._evaluation.answers(self._model, self._silos[name].records))
+
+
+def _packed(announcement: Announcement) -> tuple[object, ...]:
+    """An announcement as plain arrays, to go through a pipe."""
+    correction = None if announcement.correction is None else announcement.correction.numpy()
+    return announcement.run, announcement.plan, announcement.round, announcement.values.numpy(), correction
+
+
+def _tensor(values: NDArray[np.float32]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values))

@@ -1,0 +1,1 @@
+"""Looking into a ledger without changing it: verify, explain one record, overview, export."""

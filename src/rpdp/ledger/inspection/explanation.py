@@ -1,0 +1,165 @@
+"""The story of one record in plain words: its budget, its runs, what is spent and what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.errors import InputError
+from rpdp.ledger.inspection.account_rows import IndexedAction, accounts_of
+from rpdp.ledger.store.record_keys import as_bytes
+
+if TYPE_CHECKING:
+    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.stewardship.actions import Action
+    from rpdp.ledger.store.record_store import Chunk
+    from rpdp.ledger.store.run_book import Admission
+
+
+@dataclass(frozen=True)
+class RunStory:
+    """What one run took from a record.
+
+    Attributes:
+        run: Its name.
+        admitted: When.
+        q: The chance of being drawn into a local step; 0 if the record sat the run out.
+        epsilon: What was reserved, and so spent.
+        delta: The same for δ.
+        rounds: Planned by the run.
+        active_rounds: In which the record may be drawn.
+        announced: So far.
+        joined: By the silo, so far.
+        given_joined: The cost given that the silo joined so many rounds: an auditor's number, beside the promise.
+    """
+
+    run: str
+    admitted: str
+    q: float
+    epsilon: float
+    delta: float
+    rounds: int
+    active_rounds: int
+    announced: int
+    joined: int
+    given_joined: float
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that the ledger knows of a record."""
+
+    record: str
+    hash: str
+    first_epsilon: float
+    first_delta: float
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    spent_delta: float
+    left_epsilon: float
+    left_delta: float
+    withdrawn: bool
+    switched_off: bool
+    changes: tuple[str, ...]
+    runs: tuple[RunStory, ...]
+
+    @property
+    def text(self) -> str:
+        """In plain words."""
+        lines = [
+            f"Record {self.record} came with a lifetime budget of ε = {self.first_epsilon:.4g}, δ = "
+            f"{self.first_delta:.3g}.",
+            *self.changes,
+            *(_told(run) for run in self.runs),
+            f"Altogether ε = {self.spent_epsilon:.4g} and δ = {self.spent_delta:.3g} are spent, of ε = "
+            f"{self.epsilon:.4g} and δ = {self.delta:.3g} that are in force.",
+        ]
+        if self.withdrawn:
+            lines.append("It has withdrawn: it is never drawn again. What was spent stays spent.")
+        elif self.switched_off:
+            lines.append("Its budget is now below what was reserved: it is not drawn any more.")
+        else:
+            lines.append(f"ε = {self.left_epsilon:.4g} and δ = {self.left_delta:.3g} are left for further runs.")
+        return "\n".join(lines)
+
+
+def story_of(ledger: OpenedLedger, record: str) -> Story:
+    """Look up one record; reads a few rows, whatever the size of the ledger."""
+    hashed = ledger.key.record(record)
+    found = ledger.records.find(hashed)
+    if found is None:
+        raise InputError(
+            f"no record {record!r} among the {len(ledger.records):,} of {ledger.files.database}; ids are compared "
+            "exactly"
+        )
+    chunk, row = found
+    about = [action for action in ledger.actions() if (action.hashes == hashed).all(axis=1).any()]
+    accounts = accounts_of(ledger, chunk, [IndexedAction(action) for action in about])
+    first_epsilon, first_delta = ledger.records.budgets(chunk)
+    return Story(
+        record,
+        as_bytes(hashed).hex(),
+        float(first_epsilon[row]),
+        float(first_delta[row]),
+        float(accounts.epsilon[row]),
+        float(accounts.delta[row]),
+        float(accounts.spent_epsilon[row]),
+        float(accounts.spent_delta[row]),
+        float(accounts.left_epsilon[row]),
+        float(accounts.left_delta[row]),
+        bool(accounts.withdrawn[row]),
+        bool(accounts.is_off[row]),
+        tuple(_change(action, int(np.flatnonzero((action.hashes == hashed).all(axis=1))[0])) for action in about),
+        tuple(_run(ledger, admission, chunk, row) for admission in ledger.runs.admissions()),
+    )
+
+
+def _change(action: Action, row: int) -> str:
+    reason = f" ({action.reason})" if action.reason else ""
+    if action.kind == "withdraw":
+        return f"On {action.at} it was withdrawn{reason}."
+    parts = [
+        f"{name} = {value:.4g}"
+        for name, value in (("ε", float(action.epsilon[row])), ("δ", float(action.delta[row])))
+        if not np.isnan(value)
+    ]
+    word = {"lower": "lowered", "raise": "raised, with the steward's signature,"}[action.kind]
+    return f"On {action.at} its budget was {word} to {' and '.join(parts)}{reason}."
+
+
+def _run(ledger: OpenedLedger, admission: Admission, chunk: Chunk, row: int) -> RunStory:
+    members = ledger.runs.members
+    classes = members.classes(admission.seq, admission.classes)
+    index = members.index(admission.seq, chunk, classes)
+    number = 0 if index is None else int(index[row])
+    status = ledger.runs.status_of(admission)
+    q, active = float(classes.q[number]), int(classes.active[number])
+    joined = sum(1 for round_number in status.joined if round_number <= active)
+    return RunStory(
+        admission.run,
+        admission.at,
+        q,
+        float(classes.cost[number]),
+        admission.public.delta if number else 0.0,
+        status.rounds,
+        active,
+        status.announced,
+        joined,
+        admission.public.curve.given(joined).epsilon(q) if number else 0.0,
+    )
+
+
+def _told(run: RunStory) -> str:
+    if run.q == 0.0:
+        return f"Run {run.run} ({run.admitted}): it sat out and spent nothing."
+    rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} joined with it"
+    early = "" if run.active_rounds == run.rounds else f", active in the first {run.active_rounds}"
+    return (
+        f"Run {run.run} ({run.admitted}): drawn into each local step with probability {run.q:.4g}; reserved, and so "
+        "spent: "
+        f"ε = {run.epsilon:.4g} at δ = {run.delta:.3g} ({rounds}{early}). Given exactly these joined rounds, the "
+        f"cost is ε = {run.given_joined:.4g}."
+    )

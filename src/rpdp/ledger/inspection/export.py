@@ -1,0 +1,103 @@
+"""A ledger for an auditor: every account as CSV or Parquet, or accounts and events as JSON.
+
+Records appear by their keyed hashes, which mean nothing without the silo's key; in the edition without ids, not even
+those, and sorted by their numbers, so that nothing tells which record is which. Events in that edition leave out who
+was meant and why.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+
+from rpdp.errors import InputError
+from rpdp.ledger.inspection.account_rows import all_accounts
+from rpdp.ledger.store.record_keys import as_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rpdp.ledger.inspection.account_rows import Accounts
+    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.progress_callback import Progress
+
+ENDINGS = (".csv", ".json")
+_NUMBERS = ("epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta")
+_FLAGS = ("withdrawn", "is_off")
+_PERSONAL = ("action", "reason", "signature", "sha256")
+
+
+def export(ledger: OpenedLedger, path: Path, *, without_ids: bool, progress: Progress) -> int:
+    """Write all accounts; how many."""
+    if path.suffix not in ENDINGS:
+        raise InputError(f"{path}: the name must end in {' or '.join(ENDINGS)}")
+    with ledger.reading(), path.open("w", encoding="utf-8", newline="") as file:
+        rows = _rows(ledger, progress, without_ids=without_ids)
+        if path.suffix == ".csv":
+            return _write_csv(file, rows, without_ids=without_ids)
+        return _write_json(file, ledger, rows, without_ids=without_ids)
+
+
+def _columns(*, without_ids: bool) -> list[str]:
+    return [*([] if without_ids else ["record_hash"]), *_NUMBERS, *_FLAGS]
+
+
+def _rows(ledger: OpenedLedger, progress: Progress, *, without_ids: bool) -> Iterator[list[Any]]:
+    if not without_ids:
+        for accounts in all_accounts(ledger, progress):
+            hashes = as_bytes(accounts.hashes).hex()
+            for index, numbers in enumerate(_table(accounts)):
+                yield [hashes[32 * index : 32 * index + 32], *_plain(numbers)]
+        return
+    table = np.concatenate([_table(accounts) for accounts in all_accounts(ledger, progress)])
+    for numbers in table[np.lexsort(table.T[::-1])]:
+        yield _plain(numbers)
+
+
+def _table(accounts: Accounts) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.column_stack([np.asarray(getattr(accounts, name), dtype=np.float64) for name in (*_NUMBERS, *_FLAGS)])
+
+
+def _plain(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> list[Any]:
+    values = numbers.tolist()
+    return [*values[: len(_NUMBERS)], *(int(value) for value in values[len(_NUMBERS) :])]
+
+
+def _write_csv(file: TextIO, rows: Iterator[list[Any]], *, without_ids: bool) -> int:
+    writer = csv.writer(file)
+    writer.writerow(_columns(without_ids=without_ids))
+    count = 0
+    for row in rows:
+        writer.writerow(row)
+        count += 1
+    return count
+
+
+def _write_json(file: TextIO, ledger: OpenedLedger, rows: Iterator[list[Any]], *, without_ids: bool) -> int:
+    head = {
+        "ledger": ledger.id,
+        "kind": ledger.kind,
+        "public_head": asdict(ledger.public_head()),
+        "events": [_event(event, without_ids=without_ids) for event in ledger.chain.events()],
+        "columns": _columns(without_ids=without_ids),
+    }
+    file.write(json.dumps(head, indent=1)[:-2] + ',\n "records": [')
+    count = 0
+    for row in rows:
+        file.write(("," if count else "") + "\n  " + json.dumps(row))
+        count += 1
+    file.write("\n ]\n}\n")
+    return count
+
+
+def _event(event: Any, *, without_ids: bool) -> dict[str, Any]:
+    facts = event.facts
+    if without_ids and not event.run:
+        facts = {name: value for name, value in facts.items() if name not in _PERSONAL}
+    told = {"seq": event.seq, "kind": event.kind, "facts": facts, "head": event.head.hex()}
+    return told | ({"run": event.run, "round": event.round, "joined": bool(event.joined)} if event.run else {})

@@ -1,0 +1,164 @@
+"""A ledger in numbers: what a steward sees first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.ledger.inspection.account_rows import all_accounts
+from rpdp.ledger.stewardship.pruning import updates_kept
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpdp.ledger.account import RunStatus
+    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.store.chain import PublicHead
+
+EDGES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Groups by budget in force: up to and with each of these, and above the last."""
+
+
+@dataclass(frozen=True)
+class BudgetGroup:
+    """Records with budgets in a band. `high` is None for the last."""
+
+    low: float
+    high: float | None
+    records: int
+    off: int
+    exhausted: int
+    mean_epsilon: float
+    mean_spent: float
+
+
+@dataclass(frozen=True)
+class RunOverview:
+    """A run, with what it took."""
+
+    status: RunStatus
+    public_plan: str
+    schedule: str
+    admitted: str
+    delta: float
+    drawn: int
+    classes: int
+    largest_cost: float
+    mean_cost: float
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All of it."""
+
+    ledger: str
+    kind: str
+    created: str
+    lifetime_delta: float
+    has_steward_key: bool
+    records: int
+    withdrawn: int
+    switched_off: int
+    never_used: int
+    events: int
+    head: PublicHead
+    pending_actions: int
+    updates: int
+    update_bytes: int
+    groups: tuple[BudgetGroup, ...]
+    runs: tuple[RunOverview, ...]
+
+
+class _Sums:
+    """Counts and sums by group, gathered chunk by chunk."""
+
+    def __init__(self) -> None:
+        size = len(EDGES) + 1
+        self.records, self.off, self.exhausted = (np.zeros(size, dtype=np.int64) for _ in range(3))
+        self.epsilon, self.spent = np.zeros(size), np.zeros(size)
+
+    def groups(self) -> tuple[BudgetGroup, ...]:
+        found = []
+        for index in np.flatnonzero(self.records):
+            count = int(self.records[index])
+            found.append(
+                BudgetGroup(
+                    0.0 if index == 0 else EDGES[index - 1],
+                    None if index == len(EDGES) else EDGES[index],
+                    count,
+                    int(self.off[index]),
+                    int(self.exhausted[index]),
+                    float(self.epsilon[index] / count),
+                    float(self.spent[index] / count),
+                )
+            )
+        return tuple(found)
+
+
+def overview_of(ledger: OpenedLedger, progress: Progress) -> Overview:
+    """Look at every account once."""
+    kept = updates_kept(ledger.database)
+    sums = _Sums()
+    withdrawn = off = never = 0
+    for accounts in all_accounts(ledger, progress):
+        group = np.searchsorted(np.asarray(EDGES) * (1.0 + 1e-12), accounts.epsilon)
+        is_off = accounts.is_off
+        withdrawn += int(accounts.withdrawn.sum())
+        off += int(is_off.sum())
+        never += int((accounts.booked_epsilon == 0).sum())
+        sums.records += _count(group, np.ones(len(group), dtype=bool))
+        sums.off += _count(group, is_off)
+        sums.exhausted += _count(group, (accounts.left_epsilon <= 0.0) & ~is_off)
+        sums.epsilon += np.bincount(group, accounts.epsilon, len(EDGES) + 1)
+        sums.spent += np.bincount(group, accounts.spent_epsilon, len(EDGES) + 1)
+    return Overview(
+        ledger=ledger.id,
+        kind=ledger.kind,
+        created=ledger.created,
+        lifetime_delta=ledger.lifetime_delta,
+        has_steward_key=ledger.steward is not None,
+        records=len(ledger.records),
+        withdrawn=withdrawn,
+        switched_off=off,
+        never_used=never,
+        events=ledger.chain.seq,
+        head=ledger.public_head(),
+        pending_actions=len(ledger.pending()),
+        updates=sum(one.count for one in kept),
+        update_bytes=sum(one.bytes for one in kept),
+        groups=sums.groups(),
+        runs=_runs(ledger),
+    )
+
+
+def _count(group: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.bincount(group[chosen], minlength=len(EDGES) + 1)
+
+
+def _runs(ledger: OpenedLedger) -> tuple[RunOverview, ...]:
+    found = []
+    for admission, status in zip(ledger.runs.admissions(), ledger.runs.status(), strict=True):
+        classes = ledger.runs.members.classes(admission.seq, admission.classes)
+        counts = np.zeros(len(classes), dtype=np.int64)
+        for chunk in ledger.records.chunks:
+            index = ledger.runs.members.index(admission.seq, chunk, classes)
+            if index is not None:
+                counts += np.bincount(index, minlength=len(classes))
+        mean = float(classes.cost @ counts) / admission.drawn if admission.drawn else 0.0
+        found.append(
+            RunOverview(
+                status,
+                admission.public.fingerprint,
+                admission.public.schedule.describe(),
+                admission.at,
+                admission.public.delta,
+                admission.drawn,
+                len(classes) - 1,
+                float(classes.cost.max()),
+                mean,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,146 @@
+"""Accounts and rounds once more, from raw events alone, without a look at any sum that the ledger keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.ledger.inspection.account_rows import IndexedAction
+from rpdp.ledger.standing import is_overbooked
+from rpdp.ledger.store.run_book import Admission
+from rpdp.ledger.store.units import DELTA_SHIFT, fits_delta, fits_epsilon, rounded_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.store.chain import Event
+    from rpdp.ledger.store.record_store import Chunk
+    from rpdp.ledger.store.sampling_classes import Classes
+
+
+@dataclass(frozen=True)
+class _Booking:
+    """A reservation as its event and classes tell it."""
+
+    admission: Admission
+    classes: Classes
+
+
+def replay_accounts(ledger: OpenedLedger, progress: Progress) -> Iterator[str]:
+    """Every record's budget in force and bookings, event by event, against the ledger's totals."""
+    history: list[tuple[int, IndexedAction | _Booking]] = []
+    for action_seq, action in zip(_seqs(ledger, "withdraw", "lower", "raise"), ledger.booked_actions(), strict=True):
+        action.require_signature(ledger.steward)
+        history.append((action_seq, IndexedAction(action)))
+    admissions = ledger.runs.admissions()
+    for admission in admissions:
+        classes = ledger.runs.members.classes(admission.seq, admission.classes)
+        history.append((admission.seq, _Booking(admission, classes)))
+    history.sort(key=lambda entry: entry[0])
+    drawn = {admission.seq: 0 for admission in admissions}
+    for chunk in ledger.records.chunks:
+        yield from _replay_chunk(ledger, chunk, history, drawn)
+        progress("replaying accounts", chunk.rows.stop, len(ledger.records))
+    for admission in admissions:
+        found = drawn[admission.seq]
+        if found != admission.drawn:
+            yield f"run {admission.run!r}: {found:,} records can be drawn, its event says {admission.drawn:,}"
+
+
+def _seqs(ledger: OpenedLedger, *kinds: str) -> list[int]:
+    return [event.seq for event in ledger.chain.events(*kinds)]
+
+
+def _replay_chunk(
+    ledger: OpenedLedger, chunk: Chunk, history: list[tuple[int, IndexedAction | _Booking]], drawn: dict[int, int]
+) -> Iterator[str]:
+    hashes = ledger.records.hashes(chunk)
+    epsilon, delta = ledger.records.budgets(chunk)
+    withdrawn = np.zeros(chunk.count, dtype=bool)
+    spent_epsilon, spent_delta = np.zeros(chunk.count, dtype=np.int64), np.zeros(chunk.count, dtype=np.int64)
+    for seq, entry in history:
+        if seq < chunk.segment:
+            continue
+        if isinstance(entry, IndexedAction):
+            entry.apply(hashes, epsilon, delta, withdrawn)
+            continue
+        index = ledger.runs.members.index(seq, chunk, entry.classes)
+        if index is None:
+            continue
+        takes_part = index > 0
+        drawn[seq] += int(takes_part.sum())
+        run, run_delta = entry.admission.run, entry.admission.public.delta
+        fits = fits_epsilon(entry.classes.cost[index], epsilon, spent_epsilon) & fits_delta(
+            run_delta, delta, spent_delta
+        )
+        over = takes_part & (~fits | withdrawn)
+        if over.any():
+            yield f"run {run!r} booked {int(over.sum()):,} records of chunk {chunk.key} beyond their budget in force"
+        spent_epsilon += np.where(takes_part, entry.classes.booked[index], 0)
+        spent_delta += np.where(takes_part, rounded_up(np.full(1, run_delta), DELTA_SHIFT)[0], 0)
+    totals = ledger.records.totals(chunk)
+    wrong = (totals[0] != spent_epsilon) | (totals[1] != spent_delta)
+    if wrong.any():
+        yield f"{int(wrong.sum()):,} records of chunk {chunk.key} have other totals than their bookings add up to"
+    if (is_overbooked(epsilon, delta, spent_epsilon, spent_delta) & ~_was_changed(history, hashes)).any():
+        yield f"records of chunk {chunk.key} are booked beyond their budget, and no steward lowered it"
+
+
+def _was_changed(
+    history: list[tuple[int, IndexedAction | _Booking]], hashes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    changed = np.zeros(len(hashes), dtype=bool)
+    for _, entry in history:
+        if isinstance(entry, IndexedAction):
+            entry.mark(hashes, changed)
+    return changed
+
+
+def replay_rounds(ledger: OpenedLedger) -> Iterator[str]:
+    """Rounds in their order, coins within the plan, releases only of joined rounds."""
+    runs: dict[str, _Rounds] = {}
+    for event in ledger.chain.events():
+        if event.kind == "admit":
+            if event.run in runs:
+                yield f"run {event.run!r} was admitted twice"
+            runs[event.run] = _Rounds(Admission.of(event))
+        elif event.run:
+            if event.run not in runs:
+                yield f"event {event.seq}: run {event.run!r} was never admitted"
+            else:
+                yield from runs[event.run].take(event)
+
+
+class _Rounds:
+    """What may happen next in a run."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._announced = 0
+        self._joined: set[int] = set()
+        self._released: set[int] = set()
+
+    def take(self, event: Event) -> Iterator[str]:
+        where = f"round {event.round} of run {event.run!r}"
+        if event.kind == "release":
+            if event.round not in self._joined or event.round in self._released:
+                yield f"{where} was released and not joined, or twice"
+            self._released.add(event.round)
+            return
+        schedule, join = self._admission.public.schedule, self._admission.rounds_to_join
+        if not self._announced < event.round <= schedule.rounds:
+            yield f"{where} was charged after round {self._announced} of {schedule.rounds}"
+        if event.facts["missed"] != event.round - self._announced - 1:
+            yield f"{where}: the rounds missed before it are not {event.facts['missed']}"
+        self._announced = event.round
+        if event.joined:
+            self._joined.add(event.round)
+        cap = schedule.max_participations
+        if cap is not None and len(self._joined) > cap:
+            yield f"{where} was joined beyond the cap of {cap}"
+        if join is not None and bool(event.joined) != (event.round in join):
+            yield f"{where}: joined or not, against the rounds drawn at admission"

@@ -1,0 +1,189 @@
+"""Is this ledger what it says? Everything is recomputed from the raw events, and every discrepancy listed.
+
+Five checks, none of which trusts another's result:
+
+1. *file*: SQLite's own integrity check; tables and indexes are exactly those of a ledger.
+2. *chain*: every head, public and private, from the first event on; the newest state noted beside the ledger.
+3. *bulk*: every row outside the chain is named by an event, by its hash; no row is left over, none is missing but the
+   updates that a later event has removed.
+4. *accounts* (`replay`): the budget in force and the sum of all bookings of every record, from segments, memberships
+   and steward actions; no reservation over the budget in force at that moment; the totals are these sums, exactly.
+5. *prices* (`repricing`): what each run booked for each sampling probability, from the public settings of its plan by
+   the accountants, anew, and against an attacker.
+
+So any change of a byte that changes what a ledger says is found; a change that is not found (in free pages, in the
+unused part of a page) has no effect on anything that is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rpdp.errors import RpdpError
+from rpdp.ledger.inspection.replay import replay_accounts, replay_rounds
+from rpdp.ledger.inspection.repricing import reprice
+from rpdp.ledger.stewardship.actions import KINDS as ACTION_KINDS
+from rpdp.ledger.stewardship.pruning import KIND as PRUNE
+from rpdp.ledger.stewardship.pruning import replay_prunings
+from rpdp.ledger.store.chain import GENESIS, PRIVATE_KINDS, PUBLIC_KINDS, head_after, public_head_after
+from rpdp.ledger.store.database import expected_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.store.chain import Event
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """Something that is not as it must be."""
+
+    check: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was looked at, and all that was found wrong."""
+
+    events: int
+    records: int
+    runs: int
+    findings: tuple[Discrepancy, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+
+def verify(ledger: OpenedLedger, notes: list[dict[str, Any]], progress: Progress) -> Verification:
+    """All checks; one that cannot be finished is a finding, too. `notes` are of the newest state, read before."""
+    checks: dict[str, Callable[[], Iterator[str]]] = {
+        "file": lambda: _file(ledger),
+        "chain": lambda: _chain(ledger, notes, progress),
+        "bulk": lambda: _bulk(ledger, progress),
+        "rounds": lambda: replay_rounds(ledger),
+        "accounts": lambda: replay_accounts(ledger, progress),
+        "prices": lambda: reprice(ledger, progress),
+    }
+    findings: list[Discrepancy] = []
+    for name, check in checks.items():
+        findings += _collected(name, check)
+    runs = sum(1 for _ in ledger.database.each("SELECT 1 FROM event WHERE kind = 'admit'"))
+    return Verification(ledger.chain.seq, len(ledger.records), runs, tuple(findings))
+
+
+def _collected(name: str, check: Callable[[], Iterator[str]]) -> list[Discrepancy]:
+    found = []
+    try:
+        found += [Discrepancy(name, problem) for problem in check()]
+    except RpdpError as error:
+        found.append(Discrepancy(name, str(error)))
+    except Exception as error:  # whatever a damaged file makes fail is a finding
+        found.append(Discrepancy(name, f"cannot be checked: {type(error).__name__}: {error}"))
+    return found
+
+
+def _file(ledger: OpenedLedger) -> Iterator[str]:
+    for (line,) in ledger.database.rows("PRAGMA integrity_check"):
+        if line != "ok":
+            yield str(line)
+    different = ledger.database.schema() ^ expected_schema()
+    if different:
+        names = sorted({name.decode("utf-8", "replace") for _, name, _, _ in different})
+        yield f"tables or indexes are not those of a ledger: {', '.join(names)}"
+
+
+def _chain(ledger: OpenedLedger, notes: list[dict[str, Any]], progress: Progress) -> Iterator[str]:
+    head, public_head, public_count = GENESIS, GENESIS, 0
+    for expected, event in enumerate(ledger.chain.events(), start=1):
+        if event.seq != expected or event.kind not in (PUBLIC_KINDS if event.run else PRIVATE_KINDS):
+            yield f"event {event.seq} ({event.kind}) stands where event {expected} should"
+            return
+        if (event.kind == "create") != (event.seq == 1):
+            yield f"event {event.seq} is a {event.kind}"
+        head = head_after(head, event)
+        if event.head != head:
+            yield f"event {event.seq} ({event.kind}) was changed: its head is not the one computed"
+            return
+        if event.kind in PUBLIC_KINDS:
+            public_count, public_head = public_count + 1, public_head_after(public_head, event)
+        stated = (event.public_count, event.public_head)
+        if stated != ((public_count, public_head) if event.kind in PUBLIC_KINDS else (None, None)):
+            yield f"event {event.seq} ({event.kind}): its public head is not the one computed"
+            return
+        progress("checking events", event.seq, ledger.chain.seq)
+    ledger.require_newest(notes)
+
+
+def _bulk(ledger: OpenedLedger, progress: Progress) -> Iterator[str]:
+    named: set[tuple[str, int]] = set()
+    totals = None
+    pruned, problems = replay_prunings(ledger.chain.events("release", PRUNE))
+    yield from problems
+    for event in ledger.chain.events():
+        if event.seq in pruned:
+            continue
+        for table in _TABLES_OF.get(event.kind, ("change",)):
+            named.add((table, event.seq))
+        problem = _bulk_of(ledger, event)
+        if problem is not None:
+            yield problem
+        if event.kind == "admit":
+            totals = event.facts["totals"]
+        progress("checking contents", event.seq, ledger.chain.seq)
+    if totals is not None and ledger.records.totals_digest() != totals:
+        yield "the totals are not those of the last reservation"
+    yield from _left_over(ledger, named, has_totals=totals is not None)
+
+
+_TABLES_OF = {
+    "create": ("segment",),
+    "add": ("segment",),
+    "admit": ("class", "member"),
+    "charge": (),
+    "release": ("outbox",),
+    "prune": (),
+}
+"""Where the rows lie that an event names; those of a steward action in `change`."""
+
+
+def _bulk_of(ledger: OpenedLedger, event: Event) -> str | None:
+    """Whether the rows of an event are those that it names."""
+    facts = event.facts
+    if event.kind in ("create", "add"):
+        same = ledger.records.digest(event.seq) == facts["records"]["sha256"]
+        return None if same else f"the records of event {event.seq} are not those that came with it"
+    if event.kind == "admit":
+        same = ledger.runs.members.digest(event.seq) == facts["members"]
+        return None if same else f"the members of run {event.run!r} are not those that were admitted"
+    if event.kind == "release":
+        same = _hash_in(ledger, "outbox", "payload", event.seq) == facts["sha256"]
+        return None if same else f"the update of round {event.round} of run {event.run!r} is not the released one"
+    if event.kind in ACTION_KINDS:
+        same = _hash_in(ledger, "change", "body", event.seq) == facts["sha256"]
+        return None if same else f"the steward action of event {event.seq} is not the one that was given"
+    return None
+
+
+def _hash_in(ledger: OpenedLedger, table: str, column: str, seq: int) -> str | None:
+    for (blob,) in ledger.database.each(f"SELECT {column} FROM {table} WHERE seq = ?", (seq,)):  # noqa: S608
+        return hashlib.sha256(blob).hexdigest()
+    return None
+
+
+def _left_over(ledger: OpenedLedger, named: set[tuple[str, int]], *, has_totals: bool) -> Iterator[str]:
+    for table in ("segment", "class", "member", "change", "outbox"):
+        for (seq,) in ledger.database.rows(f"SELECT DISTINCT seq FROM {table}"):  # noqa: S608
+            if (table, seq) not in named:
+                yield f"rows of {table} belong to event {seq}, which does not name them"
+    actions = {event.seq: event.facts["action"] for event in ledger.chain.events(*ACTION_KINDS)}
+    if dict(ledger.database.rows("SELECT seq, action FROM change")) != actions:
+        yield "steward actions have other names than in the chain"
+    if not has_totals and ledger.database.rows("SELECT 1 FROM total LIMIT 1"):
+        yield "there are totals, and no run was admitted"

@@ -1,0 +1,250 @@
+"""An opened ledger: what reader and writer share. Files, checks at opening, one consistent view, transactions."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+from rpdp.ledger.progress_callback import silent
+from rpdp.ledger.stewardship.action_booking import Folder
+from rpdp.ledger.stewardship.inbox import Inbox
+from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
+from rpdp.ledger.store.chain import Chain, PublicHead
+from rpdp.ledger.store.database import Database
+from rpdp.ledger.store.ledger_files import LedgerFiles
+from rpdp.ledger.store.record_keys import RecordKey
+from rpdp.ledger.store.record_store import RecordStore
+from rpdp.ledger.store.rollback import Newest
+from rpdp.ledger.store.run_book import RunBook
+from rpdp.ledger.store.schema import DAMAGED
+from rpdp.ledger.store.writer_lock import WriterLock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from rpdp.ledger.inspection.explanation import Story
+    from rpdp.ledger.inspection.overview import Overview
+    from rpdp.ledger.inspection.verification import Verification
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.stewardship.actions import Action
+    from rpdp.ledger.store.creation import Kind
+
+
+class OpenedLedger:
+    """The parts of a ledger, opened for reading or writing; see `Ledger`.
+
+    Attributes:
+        id: Drawn at random when the ledger was created.
+        kind: "production" or "simulation", for ever.
+        created: When.
+        lifetime_delta: δ of records that came without one.
+        steward: Whose signature can raise budgets, or None.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        writable: bool,
+        acknowledged: PublicHead | None = None,
+        key: str | Path | None = None,
+        vfs: str | None = None,
+    ) -> None:
+        self.files = LedgerFiles(Path(path))
+        self._key_path = self.files.key if key is None else Path(key)
+        self._turn = threading.RLock()
+        self._lock = WriterLock(self.files.lock) if writable and self.files.database.exists() else None
+        self._newest: Newest | None = None
+        try:
+            self.database = Database(self.files.database, writable=writable, vfs=vfs)
+        except BaseException:
+            self._unlock()
+            raise
+        try:
+            self._start(acknowledged, writable=writable)
+            if writable:
+                self._begin_writing()
+        except BaseException:
+            self._shut()
+            raise
+
+    def _start(self, acknowledged: PublicHead | None, *, writable: bool) -> None:
+        try:
+            with self.database.snapshot():
+                self._take_over()
+        except RpdpError:
+            raise
+        except (StopIteration, LookupError, ValueError, TypeError) as error:
+            raise PrivacyRefusal(f"{self.files.database} has no beginning ({error!r}); {DAMAGED}") from None
+        self.inbox = Inbox(self.files.inbox, self.id, self.steward, needed=writable)
+        self._newest = Newest(self.files.newest, self.id)
+        with self.database.snapshot():
+            if acknowledged is not None:
+                self.chain.require(acknowledged, self.id)
+            if writable:
+                self.chain.require_end()
+                self._require_noted(self._newest, acknowledged)
+
+    def _take_over(self) -> None:
+        """What the file holds, first of all what was fixed for ever at creation."""
+        self.chain = Chain(self.database)
+        facts = next(self.chain.events("create")).facts
+        self.id = str(facts["ledger"])
+        self.kind: Kind = "simulation" if facts["kind"] == "simulation" else "production"
+        self.created = str(facts["at"])
+        self.is_simulation = self.kind == "simulation"
+        self.lifetime_delta = float(facts["lifetime_delta"])
+        self.steward = None if facts["steward"] is None else StewardPublicKey(bytes.fromhex(facts["steward"]))
+        self._key_check = str(facts["key_check"])
+        self.records = RecordStore(self.database)
+        self.runs = RunBook(self.database, self.chain, self.records)
+        self._folder = Folder(self.database, self.chain, self.steward)
+
+    def _begin_writing(self) -> None:
+        """What a writer does first."""
+
+    def _require_noted(self, newest: Newest, acknowledged: PublicHead | None) -> None:
+        if not newest.exists and acknowledged is None:
+            raise PrivacyRefusal(
+                f"{self.files.newest} is missing, so nobody can tell whether this ledger is the newest. Put it back; "
+                "if it is lost, open the ledger once with the head that the server has acknowledged"
+            )
+        newest.require(self.chain, self.database)
+        newest.note(self.chain, acknowledged)
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process may change the ledger."""
+        return self._lock is not None
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._shut()
+
+    def _shut(self) -> None:
+        with self._turn:
+            if self._newest is not None:
+                self._newest.close()
+            self.database.close()
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Reading
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """One state of the ledger for all that is read in the block; a reader sees the newest at its beginning."""
+        with self._turn, self.database.snapshot():
+            if not self.is_writer:
+                self.chain.reload()
+                self.records.reload()
+                self.runs.forget()
+                self._folder.reload()
+            yield
+
+    def explain(self, record: str) -> Story:
+        """The story of one record."""
+        from rpdp.ledger.inspection.explanation import story_of
+
+        with self.reading():
+            return story_of(self, record)
+
+    def overview(self, progress: Progress = silent) -> Overview:
+        """The ledger in numbers: kind, records, groups, runs."""
+        from rpdp.ledger.inspection.overview import overview_of
+
+        with self.reading():
+            return overview_of(self, progress)
+
+    def verify(self, progress: Progress = silent) -> Verification:
+        """Recompute everything from the raw events; every discrepancy is listed."""
+        from rpdp.ledger.inspection.verification import verify
+
+        assert self._newest is not None
+        notes = self._newest.notes()
+        with self.reading():
+            return verify(self, notes, progress)
+
+    def copy(self, path: str | Path) -> None:
+        """Write a consistent copy, also while a run goes on; without key and inbox, for an auditor."""
+        target = Path(path)
+        if target.exists():
+            raise InputError(f"{target} exists and is not overwritten; choose another name")
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        self.database.copy_to(target)
+
+    def public_head(self) -> PublicHead:
+        """The head of the public events: for the server to keep and countersign."""
+        with self.reading():
+            return PublicHead(self.id, self.chain.public_count, self.chain.public_head.hex())
+
+    @property
+    def acknowledged(self) -> PublicHead | None:
+        """The newest head that a server has acknowledged, as it is kept beside the ledger."""
+        assert self._newest is not None
+        return self._newest.acknowledged()
+
+    def require_newest(self, notes: list[dict[str, Any]]) -> None:
+        """Refuse a ledger that is older than a state noted beside it before it was read."""
+        assert self._newest is not None
+        self._newest.require(self.chain, self.database, notes)
+
+    @property
+    def key(self) -> RecordKey:
+        """The key of the record hashes."""
+        key = RecordKey.read(self._key_path)
+        if key.check != self._key_check:
+            raise InputError(f"{self._key_path} is the key of another ledger")
+        return key
+
+    def actions(self) -> list[Action]:
+        """All steward actions in force, booked or not, in their order."""
+        return [*self.booked_actions(), *self.pending()]
+
+    def booked_actions(self, before: int | None = None) -> list[Action]:
+        """Steward actions that are in the chain, in their order: all, or those before an event."""
+        return self._folder.actions(before)
+
+    def pending(self) -> list[Action]:
+        """Steward actions that are in force and not booked yet."""
+        return self.inbox.pending(self._folder.booked)
+
+    # Writing
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A transaction; when it is undone, what is known is read again."""
+        self._require_writer()
+        try:
+            with self.database.transaction():
+                yield
+        except BaseException:
+            self.runs.forget()
+            self.chain.reload()
+            raise
+
+    def _noted(self, acknowledged: PublicHead | None = None) -> None:
+        """What was committed is the newest state from here on."""
+        assert self._newest is not None
+        self._newest.note(self.chain, acknowledged)
+
+    def _require_writer(self) -> None:
+        if not self.is_writer:
+            raise InputError(f"{self.files.database} is open for reading only; open it with Ledger.open")

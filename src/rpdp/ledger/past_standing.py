@@ -1,0 +1,33 @@
+"""Where records stood when a run was admitted: what its plan was made from, and what its reports show as budgets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.ledger.standing import Standing
+from rpdp.ledger.store.roster import ABSENT
+from rpdp.ledger.store.units import DELTA_SHIFT, rounded_up
+
+if TYPE_CHECKING:
+    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.store.run_book import Admission
+
+
+def standing_before(ledger: OpenedLedger, admission: Admission, now: Standing) -> Standing:
+    """The records of a standing as they were before this admission: without it, and without what came later."""
+    earlier = Standing(ledger.records, now.roster, now.places, ledger.booked_actions(before=admission.seq))
+    for later in ledger.runs.admissions():
+        if later.seq < admission.seq:
+            continue
+        classes = ledger.runs.members.classes(later.seq, later.classes)
+        booked, delta = classes.booked, rounded_up(np.full(1, later.public.delta), DELTA_SHIFT)[0]
+        for chunk in ledger.records.chunks:
+            index = ledger.runs.members.index(later.seq, chunk, classes)
+            if index is not None:
+                here = now.places[chunk.rows] != ABSENT
+                place, index = now.places[chunk.rows][here], index[here]
+                earlier.booked_epsilon[place] -= booked[index]
+                earlier.booked_delta[place] -= np.where(index > 0, delta, 0)
+    return earlier

@@ -1,0 +1,60 @@
+"""Steward actions become events: each is booked once, whatever crashes in between."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from rpdp.ledger.stewardship.actions import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
+    from rpdp.ledger.store.chain import Chain
+    from rpdp.ledger.store.database import Database
+
+
+class Folder:
+    """Takes actions into the chain, inside a transaction of the caller."""
+
+    def __init__(self, database: Database, chain: Chain, steward: StewardPublicKey | None) -> None:
+        self._database = database
+        self._chain = chain
+        self._steward = steward
+        self.booked: set[str] = set()
+        self.reload()
+
+    def reload(self) -> None:
+        """Take from the file which actions are booked."""
+        self.booked = {name for (name,) in self._database.rows("SELECT action FROM change")}
+
+    def book(self, actions: Sequence[Action]) -> None:
+        """Write the events of these actions."""
+        for action in actions:
+            action.require_signature(self._steward)
+            facts = {
+                "action": action.name,
+                "at": action.at,
+                "reason": action.reason,
+                "records": len(action.hashes),
+                "signature": action.signature.hex(),
+                "sha256": sha256(action.body).hexdigest(),
+            }
+            seq = self._chain.append(action.kind, facts)
+            self._database.rows("INSERT INTO change VALUES(?, ?, ?)", (seq, action.name, action.body))
+
+    def done(self, actions: Sequence[Action]) -> None:
+        """These are committed."""
+        self.booked.update(action.name for action in actions)
+
+    def actions(self, before: int | None = None) -> list[Action]:
+        """All booked actions in their order, or those before an event."""
+        signatures = {
+            event.seq: bytes.fromhex(event.facts["signature"])
+            for event in self._chain.events("withdraw", "lower", "raise")
+        }
+        rows = self._database.each("SELECT seq, body FROM change ORDER BY seq")
+        return [
+            Action.from_body(body, signatures.get(seq, b"")) for seq, body in rows if before is None or seq < before
+        ]

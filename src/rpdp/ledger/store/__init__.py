@@ -1,0 +1,1 @@
+"""How a ledger is kept on disk: database, hash chain, records, runs, the writer's lock, rollback detection."""

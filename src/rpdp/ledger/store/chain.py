@@ -1,0 +1,195 @@
+"""The hash chain over every event of a ledger, and the chain over its public events alone.
+
+Each event's head is SHA-256 over the head before it and the event's own fields as canonical JSON. A second chain covers
+what the server may know (privacy.md, rule 14): admissions, charges and releases, with nothing that comes from a
+record; private events leave no trace in it, not even in its count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.ledger.store.schema import DAMAGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rpdp.ledger.store.database import Database
+
+GENESIS = hashlib.sha256(b"rpdp-ledger/1").digest()
+PRIVATE_KINDS = ("create", "add", "withdraw", "lower", "raise", "prune")
+PUBLIC_KINDS = ("admit", "charge", "release")
+
+_END = 100
+"""So many of the last events are checked at every opening."""
+
+_COLUMNS = "seq, kind, run, round, joined, payload, head, public_count, public_head"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event as it stands in the file. `payload` is canonical JSON."""
+
+    seq: int
+    kind: str
+    run: str
+    round: int
+    joined: int
+    payload: str
+    head: bytes
+    public_count: int | None
+    public_head: bytes | None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The payload as values."""
+        facts = json.loads(self.payload)
+        assert isinstance(facts, dict)
+        return facts
+
+
+@dataclass(frozen=True)
+class PublicHead:
+    """How far the public events of a ledger go: what a server keeps, and countersigns.
+
+    Attributes:
+        ledger: The ledger's id, drawn at random when it was created.
+        count: Public events so far.
+        head: Their chain's head, in hexadecimal.
+    """
+
+    ledger: str
+    count: int
+    head: str
+
+    def to_json(self) -> str:
+        """As text."""
+        return canonical(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> PublicHead:
+        """From text."""
+        try:
+            values = json.loads(text)
+            head = cls(str(values["ledger"]), int(values["count"]), str(values["head"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"not the head of a ledger: {type(error).__name__}: {error}") from None
+        return head
+
+
+def canonical(value: object) -> str:
+    """The one way to write a value as JSON."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def head_after(previous: bytes, event: Event) -> bytes:
+    """The head of the chain with this event."""
+    fields = [event.seq, event.kind, event.run, event.round, event.joined, event.payload]
+    return hashlib.sha256(previous + canonical(fields).encode()).digest()
+
+
+def public_head_after(previous: bytes, event: Event) -> bytes:
+    """The head of the public chain with this event, of which only public fields count."""
+    facts = event.facts
+    fields: dict[str, Any] = {"kind": event.kind, "run": event.run}
+    if event.kind == "admit":
+        fields |= {"plan": facts["public_plan"]["fingerprint"], "rounds": facts["public_plan"]["schedule"]["rounds"]}
+    elif event.kind == "charge":
+        fields |= {"round": event.round}  # not the coin: a joined round that failed must look like one sat out
+    else:
+        fields |= {"round": event.round, "sha256": facts["sha256"]}
+    return hashlib.sha256(previous + canonical(fields).encode()).digest()
+
+
+class Chain:
+    """The end of the chain in a database; `append` works inside a transaction of the caller."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.reload()
+
+    def reload(self) -> None:
+        """Take the state from the file: at the start, and after a transaction was undone."""
+        self.seq, self.head, self.public_count, self.public_head = 0, GENESIS, 0, GENESIS
+        for seq, head in self._database.rows("SELECT seq, head FROM event ORDER BY seq DESC LIMIT 1"):
+            self.seq, self.head = seq, head
+        newest = "SELECT public_count, public_head FROM event WHERE public_count IS NOT NULL ORDER BY public_count DESC"
+        for count, head in self._database.rows(f"{newest} LIMIT 1"):
+            self.public_count, self.public_head = count, head
+
+    def append(
+        self, kind: str, facts: Mapping[str, Any], *, run: str = "", number: int = 0, joined: bool = False
+    ) -> int:
+        """Write an event; its number in the chain."""
+        assert kind in (PUBLIC_KINDS if run else PRIVATE_KINDS)
+        plain = Event(self.seq + 1, kind, run, number, int(joined), canonical(dict(facts)), b"", None, None)
+        head = head_after(self.head, plain)
+        count, public = None, None
+        if kind in PUBLIC_KINDS:
+            count, public = self.public_count + 1, public_head_after(self.public_head, plain)
+        self._database.rows(
+            f"INSERT INTO event({_COLUMNS}) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (plain.seq, kind, run, number, int(joined), plain.payload, head, count, public),
+        )
+        self.seq, self.head = plain.seq, head
+        if count is not None and public is not None:
+            self.public_count, self.public_head = count, public
+        return plain.seq
+
+    def events(self, *kinds: str, run: str | None = None) -> Iterator[Event]:
+        """Events in their order: all, of some kinds, of a run."""
+        terms, values = ["1"], list[object](kinds)
+        if kinds:
+            terms.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        if kinds and run is None and "charge" not in kinds and "release" not in kinds:
+            terms.append("(run = '' OR kind = 'admit')")  # lets SQLite use the index that leaves out rounds
+        if run is not None:
+            terms.append("run = ? AND run <> ''")
+            values.append(run)
+        query = f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(terms)} ORDER BY seq"  # noqa: S608
+        for row in self._database.each(query, values):
+            yield Event(*row)
+
+    def require_end(self) -> None:
+        """Refuse to go on from a chain whose last events do not hang together; `verify` looks at all of them."""
+        query = f"SELECT {_COLUMNS} FROM event ORDER BY seq DESC LIMIT {_END}"  # noqa: S608
+        events = [Event(*row) for row in self._database.rows(query)][::-1]
+        for before, event in itertools.pairwise(events):
+            if head_after(before.head, event) != event.head:
+                raise PrivacyRefusal(f"the ledger is damaged: event {event.seq} was changed; {DAMAGED}")
+
+    def require(self, acknowledged: PublicHead, ledger: str) -> None:
+        """Refuse to go on from a state that is older than, or another than, one that was acknowledged."""
+        if acknowledged.ledger != ledger:
+            raise PrivacyRefusal(
+                f"the acknowledged head is of ledger {acknowledged.ledger[:12]}…, this is {ledger[:12]}…; use the "
+                "right one"
+            )
+        if acknowledged.count > self.public_count:
+            raise PrivacyRefusal(
+                f"this ledger is older than its acknowledged state: it has {self.public_count:,} public events, "
+                f"{acknowledged.count:,} were acknowledged. A restored backup would forget charges; {ROLLED_BACK}"
+            )
+        if self.public_head_at(acknowledged.count).hex() != acknowledged.head:
+            raise PrivacyRefusal(
+                f"this ledger's history is another than the acknowledged one at public event {acknowledged.count:,}; "
+                f"{ROLLED_BACK}"
+            )
+
+    def public_head_at(self, count: int) -> bytes:
+        """The head of the public chain after so many events."""
+        if count == 0:
+            return GENESIS
+        for (head,) in self._database.rows("SELECT public_head FROM event WHERE public_count = ?", (count,)):
+            return bytes(head)
+        return b""
+
+
+ROLLED_BACK = (
+    "put the newest file back. If it is lost, start a new ledger with budgets lowered by what may have been spent"
+)

@@ -1,0 +1,114 @@
+"""Making a ledger: built beside its place, synced, and moved there as the last step, so it is whole or not there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rpdp.checks import require_choice, require_delta
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store.chain import Chain
+from rpdp.ledger.store.database import Database
+from rpdp.ledger.store.ledger_files import LedgerFiles
+from rpdp.ledger.store.record_keys import RecordKey, sync_directory
+from rpdp.ledger.store.record_store import NewRecords, RecordStore
+from rpdp.ledger.store.rollback import Newest
+from rpdp.ledger.store.run_book import now
+from rpdp.ledger.store.schema import FORMAT
+
+if TYPE_CHECKING:
+    from rpdp.budgets import BudgetTable
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
+
+Kind = Literal["production", "simulation"]
+LEDGER_KINDS: tuple[Kind, ...] = ("production", "simulation")
+
+
+def create_files(
+    path: Path,
+    budgets: BudgetTable,
+    *,
+    kind: Kind,
+    lifetime_delta: float,
+    steward: StewardPublicKey | None,
+    progress: Progress,
+) -> None:
+    """All files of a new ledger."""
+    require_choice("kind", kind, LEDGER_KINDS)
+    require_delta("lifetime_delta", lifetime_delta)
+    files = LedgerFiles(path)
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a directory; make it first")
+    if path.exists():
+        raise InputError(f"{path} exists; a ledger is never overwritten, because it would forget what was spent")
+    for left_over in files.database.parent.glob(f"{files.unfinished.name}*"):
+        left_over.unlink()
+    key = RecordKey.find_or_make(files.key)
+    files.inbox.mkdir(mode=0o700, exist_ok=True)
+    _forget_beginning(files)
+    _build(files, key, new_records(key, budgets, lifetime_delta, progress), kind, lifetime_delta, steward, progress)
+    points.reached("create: built")
+    _sync(files.unfinished)
+    files.unfinished.replace(path)
+    sync_directory(path.parent)
+    points.reached("create: in place")
+
+
+def _build(
+    files: LedgerFiles,
+    key: RecordKey,
+    new: NewRecords,
+    kind: Kind,
+    lifetime_delta: float,
+    steward: StewardPublicKey | None,
+    progress: Progress,
+) -> None:
+    os.close(os.open(files.unfinished, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    database = Database.build(files.unfinished)
+    ledger = secrets.token_hex(16)
+    with database.transaction():
+        chain = Chain(database)
+        facts = {
+            "at": now(),
+            "format": FORMAT,
+            "ledger": ledger,
+            "kind": kind,
+            "lifetime_delta": lifetime_delta,
+            "key_check": key.check,
+            "steward": None if steward is None else steward.raw.hex(),
+            "records": RecordStore(database).write(1, new, progress),
+        }
+        chain.append("create", facts)
+    newest = Newest(files.newest, ledger)
+    newest.note(chain)
+    newest.close()
+    _sync(files.newest)
+    database.finish_building()
+
+
+def new_records(key: RecordKey, budgets: BudgetTable, lifetime_delta: float, progress: Progress) -> NewRecords:
+    """The records of a table with their lifetime budgets; a subject's budget is split over its records."""
+    allowed = budgets.per_record(lifetime_delta)
+    assert allowed.delta is not None
+    subjects = None if budgets.subjects is None else key.subjects(budgets.subjects)
+    return NewRecords(key.records(budgets.ids, progress), allowed.epsilon, allowed.delta, subjects)
+
+
+def _forget_beginning(files: LedgerFiles) -> None:
+    """A creation that was interrupted leaves the note of a ledger without events; anything more is a lost ledger."""
+    events = max((note["seq"] for note in Newest(files.newest, "").notes()), default=0)
+    if events > 1:
+        raise PrivacyRefusal(
+            f"{files.newest} says that a ledger with {events:,} events was here: put it back. A new one would forget "
+            "what was spent; if that is wanted, lower the budgets accordingly and use another name"
+        )
+    files.newest.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,206 @@
+"""The records of a ledger: hashes, lifetime budgets and booked totals, in rows of 65,536.
+
+Records that come together form a segment, sorted by hash, so that neither file nor order tells who came first. A
+segment is never changed; what stewards change later lies in `changes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rpdp.errors import PrivacyRefusal
+from rpdp.ledger.progress_callback import silent
+from rpdp.ledger.store.record_keys import HASH_BYTES, as_bytes, from_bytes
+from rpdp.ledger.store.roster import ABSENT, Roster, sorted_order
+from rpdp.ledger.store.schema import CHUNK, DAMAGED, digest_of, pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.store.database import Database
+    from rpdp.ledger.store.units import FloatArray, UnitArray
+
+    Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A row of records: its segment (the event that brought it), its number there, and where it starts in all."""
+
+    segment: int
+    number: int
+    count: int
+    start: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What its rows are stored under."""
+        return self.segment, self.number
+
+    @property
+    def rows(self) -> slice:
+        """Its part of arrays over all records of the ledger."""
+        return slice(self.start, self.start + self.count)
+
+
+@dataclass(frozen=True)
+class NewRecords:
+    """Records to be put into a ledger."""
+
+    hashes: Hashes
+    epsilon: FloatArray
+    delta: FloatArray
+    subjects: Hashes | None
+
+
+class RecordStore:
+    """The records in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.reload()
+
+    def reload(self) -> None:
+        """Take the list of chunks from the file."""
+        self.chunks: list[Chunk] = []
+        for segment, number, count in self._database.rows("SELECT seq, chunk, count FROM segment ORDER BY seq, chunk"):
+            if not isinstance(count, int) or not 0 < count <= CHUNK:
+                raise PrivacyRefusal(f"the ledger is damaged: a chunk of {count!r} records; {DAMAGED}")
+            self.chunks.append(Chunk(segment, number, count, len(self)))
+
+    def __len__(self) -> int:
+        return self.chunks[-1].rows.stop if self.chunks else 0
+
+    def write(self, segment: int, new: NewRecords, progress: Progress = silent) -> dict[str, Any]:
+        """Store a segment; what its event says about it."""
+        order = sorted_order(new.hashes)
+        hashes = new.hashes[order]
+        if (hashes[1:] == hashes[:-1]).all(axis=1).any():
+            raise PrivacyRefusal("two records have the same 128-bit hash: make the ledger anew, with another key")
+        parts: list[bytes] = []
+        for number, start in enumerate(range(0, len(order), CHUNK)):
+            rows = order[start : start + CHUNK]
+            stored = as_bytes(hashes[start : start + CHUNK])
+            subjects = None if new.subjects is None else as_bytes(new.subjects[rows])
+            row = [stored, pack(new.epsilon[rows]), pack(new.delta[rows]), subjects]
+            self._database.rows(
+                "INSERT INTO segment VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+                (segment, number, len(rows), stored[:HASH_BYTES], *row),
+            )
+            parts += _covered(number, len(rows), row)
+            progress("writing records", start + len(rows), len(order))
+        return {"count": len(order), "sha256": digest_of(parts)}
+
+    def digest(self, segment: int) -> str:
+        """The hash of a segment as it stands in the file."""
+        columns = "chunk, count, first, hashes, epsilon, delta, subjects"
+        query = f"SELECT {columns} FROM segment WHERE seq = ? ORDER BY chunk"  # noqa: S608
+        return digest_of(self._parts(query, segment))
+
+    def _parts(self, query: str, segment: int) -> Iterator[bytes]:
+        for number, count, first, *row in self._database.each(query, (segment,)):
+            yield from _covered(number, count, row)
+            if row[0][:HASH_BYTES] != first:
+                yield b"the first hash is another than is said"
+
+    def hashes(self, chunk: Chunk) -> Hashes:
+        """The hashes of a chunk's records, rising."""
+        (blob,) = self._one("SELECT hashes FROM segment WHERE seq = ? AND chunk = ?", chunk)
+        if len(blob) != chunk.count * HASH_BYTES:
+            raise PrivacyRefusal(
+                f"the ledger is damaged: {len(blob)} bytes of hashes for {chunk.count} records; {DAMAGED}"
+            )
+        return from_bytes(blob)
+
+    def budgets(self, chunk: Chunk) -> tuple[FloatArray, FloatArray]:
+        """ε and δ with which a chunk's records came."""
+        epsilon, delta = self._one("SELECT epsilon, delta FROM segment WHERE seq = ? AND chunk = ?", chunk)
+        return unpack(epsilon, "<f8", chunk.count).astype(np.float64), unpack(delta, "<f8", chunk.count).astype(
+            np.float64
+        )
+
+    def totals(self, chunk: Chunk) -> tuple[UnitArray, UnitArray]:
+        """What is booked for a chunk's records, in units."""
+        found = self._database.rows("SELECT epsilon, delta FROM total WHERE segment = ? AND chunk = ?", chunk.key)
+        if not found:
+            return np.zeros(chunk.count, dtype=np.int64), np.zeros(chunk.count, dtype=np.int64)
+        epsilon, delta = found[0]
+        return unpack(epsilon, "<i8", chunk.count).astype(np.int64), unpack(delta, "<i8", chunk.count).astype(np.int64)
+
+    def write_totals(self, chunk: Chunk, epsilon: UnitArray, delta: UnitArray) -> None:
+        """Book new totals."""
+        self._database.rows(
+            "INSERT OR REPLACE INTO total VALUES(?, ?, ?, ?)",
+            (*chunk.key, pack(epsilon.astype("<i8")), pack(delta.astype("<i8"))),
+        )
+
+    def totals_digest(self) -> str:
+        """The hash of all totals as they stand in the file."""
+        rows = self._database.each("SELECT segment, chunk, epsilon, delta FROM total ORDER BY segment, chunk")
+        return digest_of(part for *key, epsilon, delta in rows for part in (repr(key).encode(), epsilon, delta))
+
+    def places(self, roster: Roster, progress: Progress = silent) -> NDArray[np.int32]:
+        """For each record of the ledger its position in a roster, or −1."""
+        places = np.empty(len(self), dtype=np.int32)
+        for chunk in self.chunks:
+            places[chunk.rows] = roster.find(self.hashes(chunk))
+            progress("finding records", chunk.rows.stop, len(self))
+        return places
+
+    def gather(
+        self, places: NDArray[np.int32], size: int, read: Callable[[Chunk], tuple[NDArray[Any], NDArray[Any]]]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Two columns of the ledger, in the order of a roster."""
+        kind = np.int64 if read == self.totals else np.float64
+        first, second = np.zeros(size, dtype=kind), np.zeros(size, dtype=kind)
+        for chunk in self.chunks:
+            place = places[chunk.rows]
+            here = place != ABSENT
+            one, two = read(chunk)
+            first[place[here]], second[place[here]] = one[here], two[here]
+        return first, second
+
+    def find(self, record: NDArray[np.uint64]) -> tuple[Chunk, int] | None:
+        """The chunk of one record and its place there: looks at one chunk per segment only."""
+        wanted = as_bytes(record)
+        by_key = {chunk.key: chunk for chunk in self.chunks}
+        for segment in dict.fromkeys(chunk.segment for chunk in self.chunks):
+            newest = "SELECT chunk FROM segment WHERE seq = ? AND first <= ? ORDER BY chunk DESC LIMIT 1"
+            for (number,) in self._database.rows(newest, (segment, wanted)):
+                chunk = by_key[segment, number]
+                hashes = self.hashes(chunk)
+                at = np.flatnonzero((hashes == record).all(axis=1))
+                if at.size:
+                    return chunk, int(at[0])
+        return None
+
+    def subjects(self, chunk: Chunk) -> Hashes | None:
+        """The hashes of the subjects of a chunk's records, if they were given."""
+        (blob,) = self._one("SELECT subjects FROM segment WHERE seq = ? AND chunk = ?", chunk)
+        return None if blob is None else from_bytes(blob)
+
+    def of_subject(self, subject: Hashes) -> Hashes:
+        """The hashes of all records of a subject, given by its hash."""
+        found = [np.zeros((0, 2), dtype=np.uint64)]
+        for chunk in self.chunks:
+            subjects = self.subjects(chunk)
+            if subjects is not None:
+                found.append(self.hashes(chunk)[(subjects == subject).all(axis=1)])
+        return np.concatenate(found)
+
+    def _one(self, query: str, chunk: Chunk) -> tuple[Any, ...]:
+        found = self._database.rows(query, chunk.key)
+        if not found:
+            raise PrivacyRefusal(f"the ledger is damaged: chunk {chunk.key} is missing; {DAMAGED}")
+        return found[0]
+
+
+def _covered(number: int, count: int, row: list[Any]) -> list[bytes]:
+    """What a segment's hash covers of a row."""
+    return [repr((number, count)).encode(), *(b"-" if part is None else b"+" + part for part in row)]

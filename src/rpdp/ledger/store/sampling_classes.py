@@ -1,0 +1,129 @@
+"""Who takes part in a run, compactly: distinct (q, cost, rounds active) as classes, and a class number per record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rpdp.errors import PrivacyRefusal
+from rpdp.ledger.store.roster import ABSENT
+from rpdp.ledger.store.schema import DAMAGED, digest_of, pack, unpack
+from rpdp.ledger.store.units import EPSILON_SHIFT, rounded_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rpdp.ledger.store.database import Database
+    from rpdp.ledger.store.record_store import Chunk
+    from rpdp.ledger.store.units import FloatArray, UnitArray
+    from rpdp.planning import SiloPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Sampling classes of a run. Class 0 takes no part; the others are numbered from 1."""
+
+    q: FloatArray
+    cost: FloatArray
+    active: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+    @property
+    def index_type(self) -> np.dtype[np.generic]:
+        """The smallest type that holds every class number."""
+        return np.dtype("<u1" if len(self) <= 2**8 else "<u2" if len(self) <= 2**16 else "<u4")
+
+    @property
+    def booked(self) -> UnitArray:
+        """The units of ε that each class books."""
+        return rounded_up(self.cost, EPSILON_SHIFT)
+
+
+def classes_of(plan: SiloPlan) -> tuple[Classes, NDArray[np.int64]]:
+    """The classes of a plan and the class number of each of its records."""
+    drawn = plan.q > 0.0
+    columns = [np.where(drawn, column, 0) for column in (plan.q, plan.cost, plan.active_rounds)]
+    code = np.zeros(len(plan), dtype=np.int64)
+    for column in columns:
+        where, count = _numbered(column)
+        code = _numbered(code * count + where)[0]
+    rows = np.zeros(int(code.max()) + 1, dtype=np.int64)  # some record of each class
+    rows[code] = np.arange(len(plan))
+    order = np.lexsort([column[rows] for column in columns])
+    order = order[np.argsort(columns[0][rows][order] > 0.0, kind="stable")]  # who takes no part comes first
+    q, cost, active = (column[rows][order] for column in columns)
+    index = np.argsort(order)[code]
+    if q[0] > 0.0:  # everybody takes part
+        q, cost, active, index = np.append(0.0, q), np.append(0.0, cost), np.append(0, active), index + 1
+    return Classes(q, cost, active.astype(np.int32)), index
+
+
+def _numbered(values: NDArray[np.generic]) -> tuple[NDArray[np.int64], int]:
+    """Equal values by equal numbers from 0, in the order in which they come; much faster than sorting."""
+    encoded = pc.dictionary_encode(pa.array(values))
+    return np.asarray(encoded.indices, dtype=np.int64), len(encoded.dictionary)
+
+
+class MemberStore:
+    """The membership of all runs in a database; `seq` is the event that admitted a run."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def write_classes(self, seq: int, classes: Classes) -> None:
+        """Store the classes of a run."""
+        blobs = (pack(classes.q.astype("<f8")), pack(classes.cost.astype("<f8")), pack(classes.active.astype("<i4")))
+        self._database.rows("INSERT INTO class VALUES(?, ?, ?, ?)", (seq, *blobs))
+
+    def write(self, seq: int, chunk: Chunk, index: NDArray[np.generic]) -> None:
+        """Store the class numbers of a chunk's records."""
+        self._database.rows("INSERT INTO member VALUES(?, ?, ?, ?)", (seq, *chunk.key, pack(index)))
+
+    def classes(self, seq: int, count: int) -> Classes:
+        """The classes of a run."""
+        found = self._database.rows("SELECT q, cost, active FROM class WHERE seq = ?", (seq,))
+        if not found:
+            raise PrivacyRefusal(f"the ledger is damaged: the classes of event {seq} are missing; {DAMAGED}")
+        q, cost, active = found[0]
+        return Classes(
+            unpack(q, "<f8", count).astype(np.float64),
+            unpack(cost, "<f8", count).astype(np.float64),
+            unpack(active, "<i4", count).astype(np.int32),
+        )
+
+    def index(self, seq: int, chunk: Chunk, classes: Classes) -> NDArray[np.int64] | None:
+        """The class numbers of a chunk's records; None where nobody takes part."""
+        query = "SELECT classes FROM member WHERE seq = ? AND segment = ? AND chunk = ?"
+        for (blob,) in self._database.rows(query, (seq, *chunk.key)):
+            index = unpack(blob, classes.index_type, chunk.count).astype(np.int64)
+            if index.size and index.max() >= len(classes):
+                raise PrivacyRefusal(f"the ledger is damaged: class {index.max()} of {len(classes)}; {DAMAGED}")
+            return index
+        return None
+
+    def digest(self, seq: int) -> str:
+        """The hash of a run's classes and members as they stand in the file."""
+        return digest_of(self._parts(seq))
+
+    def _parts(self, seq: int) -> Iterator[bytes]:
+        for row in self._database.each("SELECT q, cost, active FROM class WHERE seq = ?", (seq,)):
+            yield from row
+        query = "SELECT segment, chunk, classes FROM member WHERE seq = ? ORDER BY segment, chunk"
+        for segment, chunk, blob in self._database.each(query, (seq,)):
+            yield repr((segment, chunk)).encode()
+            yield blob
+
+
+def spread(places: NDArray[np.int32], index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Class numbers of a roster in the order of a chunk; 0 for records that are not in the roster."""
+    padded = np.append(index, 0)
+    assert ABSENT == -1  # which takes the padding
+    return padded[places]

@@ -1,0 +1,201 @@
+"""Methods of federated training with personal budgets: ours and those it is compared with, behind one interface.
+
+A method says how budgets become sampling probabilities. All methods share schedule, σ, δ, accountant and, as far as
+they add noise, the mechanism; each divides by its own expected batch on *declared* budgets, so that a learning rate
+means the same to all. Sharing σ is fair: at a given ε the signal to noise Σq/σ is nearly the same for every σ.
+
+| method         | every record is drawn as if it allowed    | its promise                                            |
+|----------------|-------------------------------------------|--------------------------------------------------------|
+| `rpdp`         | its own ε (certified)                     | each record its own ε                                  |
+| `scf`          | its own ε (curve fit, accountant)         | each record its own ε; some stop early                 |
+| `minimum`      | the smallest ε of all                     | each record its own ε; leaks that smallest one         |
+| `dropout`      | the mean ε, those below left out          | each record its own ε; leaks the mean                  |
+| `threshold`    | a public level, those below left out      | each record its own ε                                  |
+| `uniform`      | a public level, everybody                 | that level to all; breaks the promise to those below   |
+| `dp_fedavg`    | the policy's ceiling, everybody           | the ceiling to all; breaks the promise to those below  |
+| `privacy_free` | no limit; no clipping, no noise           | nothing                                                |
+
+"Leaks" means: public settings depend on the real budgets of all silos, which no promise covers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rpdp.budgets import RecordBudgets
+from rpdp.checks import require_choice, require_count, require_positive
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.planning import SiloPlan, Status, assign_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from rpdp.planning import Planner, PublicPlan
+
+LEAKS_BUDGETS = "not covered: {} is computed from the real budgets of all silos"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is known in public before any real budget is seen.
+
+    Attributes:
+        epsilon: Budgets drawn from the declared distribution.
+        records: Nominal number of training records of a silo.
+        max_epsilon: The policy's ceiling.
+    """
+
+    epsilon: NDArray[np.float64]
+    records: int
+    max_epsilon: float
+
+    def __post_init__(self) -> None:
+        require_count("records", self.records)
+        require_positive("max_epsilon", self.max_epsilon)
+        if self.epsilon.size == 0 or not (self.epsilon > 0.0).all():
+            raise InputError("declared budgets must be at least one positive number")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table above.
+
+    Attributes:
+        name: As in study files and tables.
+        promise: In a sentence.
+        is_protected: Whether its silos clip and add noise; without, only simulations may use it.
+        needs_level: Whether it is given at a public level ε.
+        note: What it leaves uncovered, if anything.
+        make_planner: From all budgets of the federation, what was declared, and the level, to a planner.
+    """
+
+    name: str
+    promise: str
+    make_planner: Callable[[NDArray[np.float64], Declared, float], Planner]
+    is_protected: bool = True
+    needs_level: bool = False
+    note: str | None = None
+
+    def planner(self, everyone: NDArray[np.float64], declared: Declared, level: float | None) -> Planner:
+        """The planner of every silo; `everyone` are the budgets of all silos."""
+        if self.needs_level and level is None:
+            raise InputError(f"method {self.name} needs a level: the ε that it gives to its records")
+        return self.make_planner(everyone, declared, declared.max_epsilon if level is None else level)
+
+    def public(self, public: PublicPlan, declared: Declared, level: float | None) -> PublicPlan:
+        """The plan for this method: B is its expected batch on what was declared."""
+        planner = self.planner(declared.epsilon, declared, level)
+        share = float(planner(public, _numbered(declared), RecordBudgets(declared.epsilon, None)).q.mean())
+        if share <= 0.0:
+            raise PrivacyRefusal(
+                f"method {self.name}: no declared budget can pay for a single draw; use fewer rounds or more noise"
+            )
+        noted = public if self.note is None else public.with_note(self.note)
+        return replace(noted, normaliser=max(1.0, share * declared.records))
+
+
+def _own(estimator: str) -> Callable[[NDArray[np.float64], Declared, float], Planner]:
+    def make(everyone: NDArray[np.float64], declared: Declared, level: float) -> Planner:
+        return partial(assign_allowed, estimator=estimator)
+
+    return make
+
+
+def _at_minimum(everyone: NDArray[np.float64], declared: Declared, level: float) -> Planner:
+    return partial(_same_for_all, level=float(everyone.min()), leave_out=True)
+
+
+def _at_mean(everyone: NDArray[np.float64], declared: Declared, level: float) -> Planner:
+    return partial(_same_for_all, level=float(everyone.mean()), leave_out=True)
+
+
+def _at_level(everyone: NDArray[np.float64], declared: Declared, level: float) -> Planner:
+    return partial(_same_for_all, level=require_positive("level", level), leave_out=True)
+
+
+def _everybody_at_level(everyone: NDArray[np.float64], declared: Declared, level: float) -> Planner:
+    return partial(_same_for_all, level=require_positive("level", level), leave_out=False)
+
+
+def _without_limit(everyone: NDArray[np.float64], declared: Declared, level: float) -> Planner:
+    return partial(_unpriced, declared=declared)
+
+
+def _same_for_all(
+    public: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets, *, level: float, leave_out: bool
+) -> SiloPlan:
+    """One ε for all; whoever allows less is left out, or counted as if it did not."""
+    allowed = left.epsilon >= level
+    epsilon = np.where(allowed, level, 0.0) if leave_out else np.full(len(left.epsilon), level)
+    plan = assign_allowed(public, ids, RecordBudgets(epsilon, left.delta))
+    if not leave_out:
+        return plan
+    status = np.where(allowed, plan.status, np.uint8(Status.BUDGET_TOO_SMALL)).astype(np.uint8)
+    return replace(plan, budget=left.epsilon.copy(), status=status, estimator=f"uniform at {level:.6g}")
+
+
+def _unpriced(public: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets, *, declared: Declared) -> SiloPlan:
+    """Everybody as often as the records of our method are on average, at no price because at no promise."""
+    q = float(assign_allowed(public, _numbered(declared), RecordBudgets(declared.epsilon, None)).q.mean())
+    count = len(ids)
+    return SiloPlan(
+        public=public,
+        ids=ids,
+        budget=np.full(count, np.inf),
+        q=np.full(count, q),
+        cost=np.full(count, np.inf),
+        active_rounds=np.full(count, public.schedule.rounds, dtype=np.int32),
+        status=np.full(count, Status.SAMPLED, dtype=np.uint8),
+        estimator="none",
+        facts={},
+    )
+
+
+def _numbered(declared: Declared) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array([str(row) for row in range(declared.epsilon.size)])])
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("rpdp", "each record its own ε", _own("certified")),
+        Method("scf", "each record its own ε; some records stop before the last round", _own("scf")),
+        Method(
+            "minimum",
+            "each record its own ε; the smallest of all becomes public",
+            _at_minimum,
+            note=LEAKS_BUDGETS.format("the ε of method minimum"),
+        ),
+        Method(
+            "dropout",
+            "each record its own ε; those below the mean are left out, the mean becomes public",
+            _at_mean,
+            note=LEAKS_BUDGETS.format("the ε of method dropout"),
+        ),
+        Method("threshold", "each record its own ε; those below the level are left out", _at_level, needs_level=True),
+        Method(
+            "uniform",
+            "the level to all; breaks the promise to records that allow less",
+            _everybody_at_level,
+            needs_level=True,
+        ),
+        Method(
+            "dp_fedavg",
+            "the policy's ceiling to all; breaks the promise to records that allow less",
+            _everybody_at_level,
+        ),
+        Method("privacy_free", "nothing", _without_limit, is_protected=False),
+    )
+}
+
+
+def method_named(name: str) -> Method:
+    """A method by its name."""
+    return METHODS[require_choice("method", name, list(METHODS))]

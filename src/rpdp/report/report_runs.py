@@ -1,0 +1,159 @@
+"""The runs of a report, by method and seed, and what is computed from them.
+
+The edition to share is made from runs whose silo views were taken away first, so that nothing sensitive can slip into
+a figure or a table by mistake. One thing is kept of them: which methods price nothing at all (an infinite cost), a
+property of the method and no record's.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from rpdp.checks import require_choice
+from rpdp.errors import InputError
+from rpdp.report.facts import ReportFacts
+
+if TYPE_CHECKING:
+    from rpdp.federation import RunResult, SiloView
+
+Edition = Literal["silo", "share"]
+EDITIONS: tuple[Edition, ...] = ("silo", "share")
+
+_PROMISES = {"rpdp": "each record its own ε"}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number over several seeds; without a deviation when there is one seed only."""
+
+    mean: float
+    deviation: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread | None:
+        """Mean and standard deviation (n − 1); None of nothing."""
+        if not values:
+            return None
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" if self.deviation is None else f"{self.mean:.3f} ± {self.deviation:.3f}"
+
+
+@dataclass(frozen=True)
+class ReportRuns:
+    """All runs of a report; the first run of the first method is the one that the report is about.
+
+    Attributes:
+        methods: Runs by method, one per seed.
+        unprotected: Methods that promise nothing.
+        edition: For whom; to share, no run has a silo view.
+        facts: What the runs do not know.
+    """
+
+    methods: Mapping[str, tuple[RunResult, ...]]
+    unprotected: frozenset[str]
+    edition: Edition
+    facts: ReportFacts
+
+    @classmethod
+    def of(
+        cls, results: RunResult | Mapping[str, Sequence[RunResult]], edition: str, facts: ReportFacts | None
+    ) -> ReportRuns:
+        """Check what was given, and take away what the edition must not show."""
+        require_choice("edition", edition, EDITIONS)
+        methods = (
+            {name: tuple(runs) for name, runs in results.items()}
+            if isinstance(results, Mapping)
+            else {results.method: (results,)}
+        )
+        if not methods or not all(methods.values()):
+            empty = ", ".join(name for name, runs in methods.items() if not runs) or "results"
+            raise InputError(f"a report needs at least one run of each method; there is none of {empty}")
+        unprotected = frozenset(name for name, runs in methods.items() if any(map(_prices_nothing, runs)))
+        if edition == "share":
+            methods = {name: tuple(replace(run, silos={}) for run in runs) for name, runs in methods.items()}
+        return cls(methods, unprotected, "share" if edition == "share" else "silo", facts or ReportFacts())
+
+    @property
+    def subject(self) -> RunResult:
+        """The run that the report is about."""
+        return next(iter(self.methods.values()))[0]
+
+    @property
+    def name(self) -> str:
+        """The method that the report is about."""
+        return next(iter(self.methods))
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether the report is about a method that promises something."""
+        return self.name not in self.unprotected
+
+    @property
+    def for_silo(self) -> bool:
+        """Whether everything may be shown."""
+        return self.edition == "silo"
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether any final model was measured."""
+        return any(self.accuracies(name) for name in self.methods)
+
+    @property
+    def silos(self) -> list[str]:
+        """Every silo that the plan, a round or a score names, and in the silo edition all others."""
+        run = self.subject
+        names = set(run.silos)
+        if isinstance(run.public.weights, Mapping):
+            names.update(run.public.weights)
+        for log in run.rounds:
+            names.update(log.joined, log.rejected, log.score.by_silo if log.score else ())
+        return sorted(names)
+
+    def promise(self, method: str) -> str:
+        """What a method promises, in a sentence."""
+        stated = self.facts.promises.get(method)
+        if method in self.unprotected:
+            return stated or "nothing"
+        return stated or _PROMISES.get(method, "not stated")
+
+    def accuracies(self, method: str) -> list[float]:
+        """Of the final models, over all test records, by seed."""
+        return [run.score.accuracy for run in self.methods[method] if run.score]
+
+    def means_over_silos(self, method: str) -> list[float]:
+        """Of the final models, the unweighted means of the silos' accuracies, by seed."""
+        return [run.score.mean_over_silos for run in self.methods[method] if run.score]
+
+    def over_budget(self, method: str) -> int:
+        """Records, over all seeds, that spend more than they allow, as their silos counted."""
+        return sum(view.overdrawn for run in self.methods[method] for view in run.silos.values())
+
+    def records(self, method: str) -> int:
+        """Records over all seeds."""
+        return sum(len(view.plan) for run in self.methods[method] for view in run.silos.values())
+
+    def same_records(self, run: RunResult, other: RunResult) -> bool:
+        """Whether two runs trained on the same records in the same order."""
+        return run.silos.keys() == other.silos.keys() and all(
+            view.plan.ids.equals(other.silos[silo].plan.ids) for silo, view in run.silos.items()
+        )
+
+
+def rounds_answered(run: RunResult, silo: str) -> int:
+    """How many rounds a silo joined, as the server saw it; an update that was rejected was released all the same."""
+    return sum(silo in log.joined or silo in log.rejected for log in run.rounds)
+
+
+def _prices_nothing(run: RunResult) -> bool:
+    return any(bool(_priceless(view).any()) for view in run.silos.values())
+
+
+def _priceless(view: SiloView) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return np.isinf(view.plan.cost)

@@ -1,0 +1,48 @@
+"""Gaussian noise in numbered blocks, which threads can make in any order with the same result.
+
+One long fill is a sequence: nobody can begin in its middle. Blocks have a counter range each under a key of
+their own, so which thread makes a block, and when, has no effect on its bits.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from rpdp.errors import PrivacyRefusal
+from rpdp.sampling.fork_guard import forks
+from rpdp.sampling.gaussian import fill_normal
+from rpdp.sampling.keystream import Keystream
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class GaussianBlocks:
+    """The noise of one release. Each block is handed out once; from `Randomness.gaussian_blocks`.
+
+    | case | what happens |
+    |---|---|
+    | a block is asked for twice | `PrivacyRefusal`: the same noise on two sums reveals their difference |
+    | the process forked in between | `PrivacyRefusal`: parent and child would use the same noise |
+    | blocks are never asked for | nothing: their noise is never made |
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._process = forks.process()
+        self._used: set[int] = set()
+        self._lock = threading.Lock()
+
+    def fill(self, number: int, out: NDArray[np.float64], std: float) -> None:
+        """Overwrite the flat contiguous `out` with block `number`: independent N(0, std²)."""
+        if self._process != forks.process():
+            raise PrivacyRefusal(
+                "the process forked during a release; start it again in the process that is to make it"
+            )
+        with self._lock:
+            if number in self._used:
+                raise PrivacyRefusal(f"noise block {number} was used already; noise is never used twice")
+            self._used.add(number)
+        fill_normal(out, std, Keystream(self._key, number))

@@ -1,0 +1,226 @@
+"""From a study file, a method and a seed to a federation that is ready to run: the same way for every method.
+
+Public settings come from the file and from what it declares; real budgets and records stay in the silos. Nothing is
+released here, and everything that can be found wrong before the first round is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.accounting import Accountant, Schedule, calibrate_noise
+from rpdp.errors import BudgetError, InputError, PrivacyRefusal
+from rpdp.federation import Evaluation, Policy, Silo, UnprotectedSilo, model_fingerprint
+from rpdp.methods import method_named
+from rpdp.planning import PublicPlan, Status, assign_allowed
+from rpdp.studies.differentiable import require_differentiable
+from rpdp.studies.study_budgets import declared, load_budgets
+from rpdp.studies.study_data import Source, load_source, make_model
+from rpdp.training import require_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import nn
+
+    from rpdp.budgets import BudgetTable
+    from rpdp.ledger import Ledger
+    from rpdp.methods import Method
+    from rpdp.planning import Planner, SiloPlan
+    from rpdp.studies.study_file import MethodSettings, StudyFile
+
+TUNED = "not covered: learning rate and clip norm were chosen by results on the silos' own test records"
+TESTED = "treated as public: the silos' test records, on which accuracy is measured (in simulations only)"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A federation before its first round.
+
+    Attributes:
+        spec: The study file.
+        settings: Of the method.
+        seed: Of the simulation; None for a real run.
+        source: Data, loss and measure.
+        model: Where training starts.
+        silos: Ready to admit the plan.
+        public: The plan.
+        plans: What the silos are going to plan. Sensitive.
+        evaluation: Test records, if there are any.
+    """
+
+    spec: StudyFile
+    settings: MethodSettings
+    seed: int | None
+    source: Source
+    model: nn.Module
+    silos: list[Silo]
+    public: PublicPlan
+    plans: Mapping[str, SiloPlan]
+    evaluation: Evaluation | None
+
+
+def build(
+    spec: StudyFile,
+    settings: MethodSettings,
+    seed: int | None,
+    ledgers: Mapping[str, Ledger] | None = None,
+    device: str = "cpu",
+) -> Built:
+    """Put a federation together, and refuse what cannot run.
+
+    With ledgers it is a real run: no seed, no measure on the silos' own test records, and nothing that is refused here
+    depends on an account. `device` is where the silos train; the checks here run on the CPU.
+    """
+    start = 0 if seed is None else seed
+    source = load_source(spec, start)
+    budgets = load_budgets(spec, source.silos, start)
+    model = make_model(spec, start)
+    tests = {} if ledgers is not None else {name: held.test for name, held in source.silos.items()}
+    is_tested = any(map(len, tests.values()))
+    notes = [*source.notes, *([TESTED] if is_tested else [])]
+    base = _base_plan(spec, settings, list(source.silos), notes, model)
+    ceiling = spec.privacy.max_epsilon or base.curve.largest_cost
+    known, remark = declared(spec, source.silos, ceiling)
+    method = _method(spec, settings.method)
+    public = method.public(base if remark is None else base.with_note(remark), known, settings.level)
+    everyone = np.concatenate([table.per_record().epsilon for table in budgets.values()])
+    planner = method.planner(everyone, known, settings.level)
+    silos = _silos(spec, source, budgets, _silo_class(method), public, planner, ledgers or {}, device)
+    require_private(model)
+    require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
+    plans = {silo.name: _planned(silo, public, planner, spec.run.id) for silo in silos}
+    if ledgers is None:
+        _require_somebody(plans, settings.method)
+    evaluation = Evaluation(tests, source.correct) if is_tested else None
+    return Built(spec, settings, seed, source, model, silos, public, plans, evaluation)
+
+
+@lru_cache(maxsize=64)
+def noise_for(schedule: Schedule, epsilon: float, delta: float, accountant: Accountant) -> float:
+    """σ from the policy's ceiling."""
+    return calibrate_noise(schedule, epsilon=epsilon, delta=delta, accountant=accountant)
+
+
+def public_plan(spec: StudyFile, model: nn.Module, silos: Sequence[str]) -> PublicPlan:
+    """The plan of a study file for silos of which nothing is known but their names, as in a deployment."""
+    if spec.budgets.records_per_silo is None:
+        raise InputError(
+            f"{spec.path}: budgets.records_per_silo is missing: declare the nominal number of records of a silo; the "
+            "real ones stay with the silos"
+        )
+    require_private(model)
+    base = _base_plan(spec, spec.settings("rpdp"), silos, [], model)
+    known, _ = declared(spec, {}, spec.privacy.max_epsilon or base.curve.largest_cost)
+    return _method(spec, "rpdp").public(base, known, None)
+
+
+def _base_plan(
+    spec: StudyFile, settings: MethodSettings, silos: Sequence[str], notes: Sequence[str], model: nn.Module
+) -> PublicPlan:
+    """The plan with everything but the normaliser, which each method has its own of."""
+    privacy, schedule = spec.privacy, spec.public_schedule
+    sigma = privacy.noise_multiplier
+    if sigma is None:
+        assert privacy.max_epsilon is not None
+        sigma = noise_for(schedule, privacy.max_epsilon, spec.delta, privacy.accountant)
+    return PublicPlan(
+        schedule,
+        noise_multiplier=sigma,
+        delta=spec.delta,
+        clip_norm=settings.clip_norm,
+        normaliser=1.0,
+        weights=_weights(spec, silos),
+        recipe=spec.recipe(settings.learning_rate),
+        accountant=privacy.accountant,
+        model_fingerprint=model_fingerprint(model),
+        notes=(*notes, *([TUNED] if settings.tuned else [])),
+    )
+
+
+def _weights(spec: StudyFile, silos: Sequence[str]) -> float | Mapping[str, float]:
+    weights = spec.training.weights
+    if weights is None:
+        return 1.0
+    if set(weights) != set(silos):
+        raise InputError(f"{spec.path}: training.weights names {', '.join(weights)}; the silos are {', '.join(silos)}")
+    return weights
+
+
+def _method(spec: StudyFile, name: str) -> Method:
+    """The method; `privacy.estimator` is ours to choose in method rpdp only."""
+    method = method_named(name)
+    if name != "rpdp" or spec.privacy.estimator == "certified":
+        return method
+    planner = partial(assign_allowed, estimator=spec.privacy.estimator)
+    return replace(method, make_planner=lambda everyone, known, level: planner)
+
+
+def _silos(
+    spec: StudyFile,
+    source: Source,
+    budgets: Mapping[str, BudgetTable],
+    kind: type[Silo],
+    public: PublicPlan,
+    planner: Planner,
+    ledgers: Mapping[str, Ledger],
+    device: str,
+) -> list[Silo]:
+    policy = _policy(spec, public)
+    try:
+        return [
+            kind(
+                name,
+                held.train,
+                budgets[name],
+                policy=policy,
+                record_ids=held.ids,
+                account=ledgers.get(name),
+                planner=planner,
+                device=device,
+            )
+            for name, held in source.silos.items()
+        ]
+    except BudgetError as error:
+        raise BudgetError(f"{spec.path}: budgets.files: {error}") from None
+
+
+def _silo_class(method: Method) -> type[Silo]:
+    return Silo if method.is_protected else UnprotectedSilo
+
+
+def _policy(spec: StudyFile, public: PublicPlan) -> Policy:
+    """The silos' limits: those of the file, and this plan itself where it names none, which only a simulation may."""
+    given = {name: value for name, value in vars(spec.policy).items() if value is not None}
+    return replace(Policy.of(public), **given)
+
+
+def _planned(silo: Silo, public: PublicPlan, planner: Planner, run: str | None) -> SiloPlan:
+    """What the silo is going to plan when it admits the plan, or has planned when it admitted this run."""
+    before = {status.run for status in silo.account.status().runs}
+    silo.policy.require(public, len(before - {run}))
+    if run in before:
+        allowed = silo.budgets.per_record(silo.policy.lifetime_delta)
+        return silo.account.resume(run, silo.budgets.ids, allowed)
+    return planner(public, silo.budgets.ids, silo.account.left(silo.budgets, silo.policy.lifetime_delta))
+
+
+def _require_somebody(plans: Mapping[str, SiloPlan], method: str) -> None:
+    """Refuse a run of noise: nobody can pay for a draw, and free draws (within δ) would not fill a batch either."""
+    if any(bool((plan.cost > 0.0).any()) or plan.expected_batch >= 1.0 for plan in plans.values()):
+        return
+    short = sum(int((plan.status == Status.DELTA_TOO_SMALL).sum()) for plan in plans.values())
+    total = sum(len(plan) for plan in plans.values())
+    public = next(iter(plans.values())).public
+    why = (
+        f"the lifetime δ of {short:,} of {total:,} records is below the run's δ = {public.delta:g}: use a smaller "
+        "privacy.delta, or a larger lifetime δ"
+        if short
+        else f"all {total:,} budgets are below what {public.schedule.describe()} at σ = {public.noise_multiplier:.4g} "
+        "cost: use fewer rounds or local steps, more noise, or a lower level"
+    )
+    raise PrivacyRefusal(f"method {method}: no record could take part, nothing was released; {why}")

@@ -1,0 +1,195 @@
+"""The same run by several methods over several seeds: same data, budgets, schedule and σ for all of them.
+
+Finished cells (method, seed, settings) are kept in the output directory, so that an interrupted comparison goes on
+where it was, and a larger one makes use of a smaller one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rpdp.errors import InputError
+from rpdp.federation.workers import default_workers
+from rpdp.methods import method_named
+from rpdp.studies.execution import MethodRun, build_cell, execute
+from rpdp.studies.job_processes import cores, run_jobs
+from rpdp.studies.run_directory import is_finished, read_result, write_result
+from rpdp.studies.run_reports import write_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rpdp.federation import RunResult
+    from rpdp.studies.building import Built
+    from rpdp.studies.study_file import MethodSettings, StudyFile
+
+FORMAT = "rpdp-comparison/1"
+NAME = "comparison.json"
+CELLS = "cells"
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """One method over all seeds.
+
+    Attributes:
+        settings: What it was run with.
+        promise: What it promises, in a sentence.
+        accuracies: Of the final models on all test records together, a value per seed.
+        means_over_silos: The unweighted means of the silos' accuracies, a value per seed.
+        overdrawn: Records, over all silos and seeds, that a plan costs more than they allow.
+        records: Training records, over all silos and seeds.
+        seconds: A value per seed.
+    """
+
+    settings: MethodSettings
+    promise: str
+    accuracies: tuple[float, ...]
+    means_over_silos: tuple[float, ...]
+    overdrawn: int
+    records: int
+    seconds: tuple[float, ...]
+
+    @property
+    def accuracy(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of the pooled accuracy."""
+        return spread(self.accuracies)
+
+    @property
+    def mean_over_silos(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of the unweighted mean over silos."""
+        return spread(self.means_over_silos)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison; `reused` of its runs were there already."""
+
+    seeds: tuple[int, ...]
+    rows: tuple[MethodRow, ...]
+    directory: Path
+    reused: int
+
+
+def spread(values: Sequence[float]) -> tuple[float, float] | None:
+    """Mean and standard deviation (n − 1) of what was measured; 0 for a single value."""
+    if not values:
+        return None
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def compare(
+    spec: StudyFile,
+    chosen: Sequence[MethodSettings],
+    seeds: Sequence[int],
+    directory: Path,
+    *,
+    workers: int | None = None,
+    force: bool = False,
+    on_cell: Callable[[MethodRun, int, int], None] | None = None,
+) -> Comparison:
+    """Run what is not there yet, then tabulate and report all of it."""
+    if not chosen or not seeds:
+        raise InputError("a comparison needs at least one method and one seed")
+    spec.check_seeds(seeds)
+    cells = [MethodRun(settings, seed) for seed in seeds for settings in chosen]
+    homes = {cell: directory / CELLS / cell.key(spec) for cell in cells}
+    if force:
+        for home in homes.values():
+            shutil.rmtree(home, ignore_errors=True)
+    reused = sum(map(is_finished, homes.values()))
+    run_cells(spec, homes, workers=workers, on_cell=on_cell)
+    results = {
+        settings.method: [read_result(homes[MethodRun(settings, seed)]) for seed in seeds] for settings in chosen
+    }
+    rows = tuple(_row(settings, results[settings.method]) for settings in chosen)
+    compared = Comparison(tuple(seeds), rows, directory, reused)
+    _write(spec, compared, homes)
+    write_reports(results, directory, spec)
+    return compared
+
+
+def run_cells(
+    spec: StudyFile,
+    homes: dict[MethodRun, Path],
+    *,
+    workers: int | None,
+    keep_silos: bool = True,
+    on_cell: Callable[[MethodRun, int, int], None] | None = None,
+) -> None:
+    """Run every cell that has no result yet: tiny models side by side, others one after the other."""
+    spec.require_simulation()
+    missing = [cell for cell, home in homes.items() if not is_finished(home)]
+    if not missing:
+        return
+    tiny = _is_tiny(build_cell(spec, missing[0]))  # what is wrong shows here, once, before any process is started
+    inside = 1 if tiny else workers
+    beside = min(len(missing), workers or cores()) if tiny else 1
+    done = len(homes) - len(missing)
+
+    def job(cell: MethodRun) -> Callable[[], None]:
+        return lambda: _run_cell(spec, cell, homes[cell], inside, keep_silos=keep_silos)
+
+    def finished(index: int) -> None:
+        nonlocal done
+        done += 1
+        if on_cell is not None:
+            on_cell(missing[index], done, len(homes))
+
+    run_jobs([job(cell) for cell in missing], beside, finished)
+
+
+def _is_tiny(built: Built) -> bool:
+    """Whether several workers would only be in each other's way in one run of this model."""
+    parameters = sum(value.numel() for value in built.model.parameters() if value.requires_grad)
+    return default_workers(parameters, len(built.silos)) == 1
+
+
+def _run_cell(spec: StudyFile, cell: MethodRun, home: Path, workers: int | None, *, keep_silos: bool) -> None:
+    built = build_cell(spec, cell)
+    write_result(execute(built, workers=workers), built.model, home, keep_silos=keep_silos)
+
+
+def _row(settings: MethodSettings, runs: Sequence[RunResult]) -> MethodRow:
+    scores = [run.score for run in runs if run.score is not None]
+    return MethodRow(
+        settings,
+        method_named(settings.method).promise,
+        tuple(score.accuracy for score in scores),
+        tuple(score.mean_over_silos for score in scores),
+        sum(view.overdrawn for run in runs for view in run.silos.values()),
+        sum(len(view.plan) for run in runs for view in run.silos.values()),
+        tuple(run.seconds for run in runs),
+    )
+
+
+def table_json(compared: Comparison) -> dict[str, Any]:
+    """The comparison for machines."""
+    methods = [
+        {
+            **asdict(row),
+            "accuracy": _pair(row.accuracy),
+            "mean_over_silos": _pair(row.mean_over_silos),
+        }
+        for row in compared.rows
+    ]
+    return {"format": FORMAT, "seeds": list(compared.seeds), "methods": methods, "reused": compared.reused}
+
+
+def _pair(found: tuple[float, float] | None) -> dict[str, float] | None:
+    return None if found is None else {"mean": found[0], "deviation": found[1]}
+
+
+def _write(spec: StudyFile, compared: Comparison, homes: dict[MethodRun, Path]) -> None:
+    cells = [
+        {"method": cell.settings.method, "seed": cell.seed, "directory": str(home.relative_to(compared.directory))}
+        for cell, home in homes.items()
+    ]
+    text = json.dumps({**table_json(compared), "cells": cells}, indent=2, ensure_ascii=False)
+    (compared.directory / NAME).write_text(text + "\n", encoding="utf-8")
+    (compared.directory / "run.toml").write_text(spec.text, encoding="utf-8")

@@ -1,0 +1,256 @@
+"""The single examinations of `rpdp doctor`: each looks at one thing and yields what it found."""
+
+from __future__ import annotations
+
+import copy
+import os
+import resource
+import statistics
+import time
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from rpdp.federation.messages import Announcement
+from rpdp.federation.workers import default_workers, one_thread
+from rpdp.sampling import Seeded
+from rpdp.studies.differentiable import require_differentiable
+from rpdp.studies.doctor import DoctorFinding as Finding
+from rpdp.studies.job_processes import cores
+from rpdp.training import FlatModel, SlowKernelWarning, check_model, make_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+
+    from rpdp.federation import Silo
+    from rpdp.federation.local_training import LocalTraining
+    from rpdp.studies.building import Built
+    from rpdp.studies.study_data import SiloSource, Source
+
+_KERNELS = {
+    "AffineKernel": "closed form for a linear model, the fastest",
+    "GhostKernel": "ghost clipping, fast",
+    "VmapKernel": "per-record gradients by vmap, slower",
+    "LoopKernel": "one record at a time, the slowest",
+}
+_WEAK_SIGNAL = 0.5
+"""Σq/σ below this: a step is more noise than records. On the tasks at hand such runs stay near guessing."""
+
+
+def data(source: Source) -> Iterator[Finding]:
+    """Records, by silo: how many, numbers that are none, features and labels that say nothing."""
+    records = {name: len(held.train) for name, held in source.silos.items()}
+    yield Finding(
+        "ok", "data", f"{sum(records.values()):,} training records in {len(records)} silos ({_range(records.values())})"
+    )
+    damaged = {name: int((~_finite(held)).sum()) for name, held in source.silos.items()}
+    if any(damaged.values()):
+        where = ", ".join(f"{name}: {count:,}" for name, count in damaged.items() if count)
+        advice = "such a record contributes nothing and is charged all the same; mend it or leave it out"
+        yield Finding("warning", "data", f"NaN or infinite values in records of {where}", advice)
+    constant = _constant_features(source)
+    if constant:
+        yield Finding("warning", "data", f"{constant:,} features are the same in all records", "they teach nothing")
+    single = [name for name, held in source.silos.items() if len(held.train) > 1 and _one_label(held)]
+    if single:
+        yield Finding("warning", "data", f"all records have the same label in {', '.join(single)}", "is that right?")
+    small = [name for name, count in records.items() if count == 1]
+    if small:
+        yield Finding("warning", "data", f"a single record in {', '.join(small)}", "its silo releases mostly noise")
+    if not any(len(held.test) for held in source.silos.values()):
+        yield Finding("warning", "data", "there are no test records", "accuracy will not be measured")
+
+
+def model(module: nn.Module, source: Source) -> list[Finding]:
+    """Layers that break the promise, and the kernel that is going to be used."""
+    found = [
+        Finding(
+            "problem" if each.level == "refuse" else "warning",
+            "model",
+            str(each),
+            exit_code=3 * (each.level == "refuse"),
+        )
+        for each in check_model(module)
+    ]
+    if any(finding.level == "problem" for finding in found):
+        return found
+    unreached = require_differentiable(module, source.loss, {name: held.train for name, held in source.silos.items()})
+    if unreached:
+        message = f"the loss does not reach {', '.join(unreached[:5])}{' …' if len(unreached) > 5 else ''}"
+        found.append(Finding("warning", "model", message, "they would only collect noise: freeze or remove them"))
+    name, held = next(iter(source.silos.items()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SlowKernelWarning)
+        kernel = make_kernel(FlatModel(copy.deepcopy(module)), source.loss, held.train)
+    kind = type(kernel).__name__
+    count = sum(value.numel() for value in module.parameters() if value.requires_grad)
+    found.append(Finding("ok", "model", f"{count:,} trainable parameters; {_KERNELS.get(kind, kind)} (silo {name})"))
+    slow = [str(each.message) for each in caught if issubclass(each.category, SlowKernelWarning)]
+    found.extend(Finding("warning", "model", text, "use layers that the fast kernel knows") for text in slow)
+    return found
+
+
+def budgets(built: Built) -> Iterator[Finding]:
+    """Budgets that will never be used, and why."""
+    summaries = {name: plan.summary() for name, plan in built.plans.items()}
+    total = sum(len(plan) for plan in built.plans.values())
+
+    def count(key: str) -> int:
+        return sum(int(summary[key]) for summary in summaries.values())
+
+    left_out = count("left_out")
+    if not left_out:
+        yield Finding("ok", "budgets", f"all {total:,} records can take part")
+    if count("left_out_delta_too_small"):
+        yield Finding(
+            "warning",
+            "budgets",
+            f"{count('left_out_delta_too_small'):,} of {total:,} records sit out: their lifetime δ is below the run's",
+            "use a smaller privacy.delta, or a larger lifetime δ",
+        )
+    if count("left_out_budget_too_small"):
+        yield Finding(
+            "warning",
+            "budgets",
+            f"{count('left_out_budget_too_small'):,} of {total:,} records sit out: their ε is too small for the method",
+            "fewer rounds, more noise, or method rpdp would let them in",
+        )
+    if count("rarely_drawn"):
+        message = f"{count('rarely_drawn'):,} of {total:,} records are expected in less than one batch of the whole run"
+        yield Finding("warning", "budgets", message, "they add next to nothing to the model")
+
+
+def plan(built: Built) -> Iterator[Finding]:
+    """σ, what a batch holds, and how much of a step is signal."""
+    public = built.public
+    curve = f"cost at q = 1: ε = {public.curve.largest_cost:.4g} ({public.accountant})"
+    yield Finding("ok", "plan", f"{public.schedule.describe()} · σ = {public.noise_multiplier:.4g} · {curve}")
+    batches = {name: plan.expected_batch for name, plan in built.plans.items()}
+    yield Finding(
+        "ok", "plan", f"expected batch {_range(batches.values())}, divided by the public B = {public.normaliser:.4g}"
+    )
+    signals = {name: plan.signal_to_noise for name, plan in built.plans.items()}
+    weak = [name for name, signal in signals.items() if signal < _WEAK_SIGNAL]
+    if built.settings.method == "privacy_free":
+        yield Finding("ok", "plan", "no noise: method privacy_free promises nothing")
+    elif weak:
+        message = f"signal to noise Σq/σ is only {_range(signals[name] for name in weak)} in {', '.join(weak)}"
+        yield Finding("warning", "plan", message, "more records, larger budgets or fewer rounds raise it")
+    else:
+        yield Finding("ok", "plan", f"signal to noise Σq/σ {_range(signals.values())}")
+    for note in public.notes:
+        if note.startswith("not covered"):
+            yield Finding("warning", "promise", note)
+
+
+def resources(built: Built) -> Iterator[Finding]:
+    """Time and memory, from one measured local step."""
+    largest = max(built.silos, key=lambda silo: built.plans[silo.name].expected_batch)
+    with one_thread():
+        step = _step_seconds(built, largest)
+        evaluating = _evaluation_seconds(built)
+    schedule = built.public.schedule
+    workers = _workers(built)
+    steps = schedule.expected_participations * schedule.local_steps * len(built.silos)
+    seconds = (steps * step + schedule.rounds * evaluating) / workers
+    processes = f"{workers} process{'' if workers == 1 else 'es'}"
+    yield Finding(
+        "ok", "time", f"about {_duration(seconds)} in {processes}: {steps:,.0f} local steps of {step * 1e3:.3g} ms"
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    message = f"about {peak / 1e6:,.0f} MB for the first process, {free / 1e6:,.0f} MB are free"
+    if peak * 0.5 * (workers - 1) > free:
+        yield Finding("warning", "memory", message, "use fewer workers or a smaller training.micro_batch")
+    else:
+        yield Finding("ok", "memory", message)
+
+
+def machine(built: Built) -> Iterator[Finding]:
+    """Randomness, threads, and where the results go."""
+    run = built.spec.run
+    if run.is_production:
+        message = "a real run: secure randomness; budgets were looked at as stated, not as earlier runs left them"
+        yield Finding("ok", "randomness", message)
+    else:
+        message = "seeded: a simulation, which protects nobody; a real run uses secure randomness"
+        yield Finding("ok", "randomness", message)
+    yield Finding(
+        "ok", "threads", f"{cores()} cores, {_workers(built)} worker(s) with one thread each, torch {torch.__version__}"
+    )
+    output = built.spec.output / (str(run.id) if run.is_production else f"{built.settings.method}-{built.seed}")
+    if output.is_dir() and any(output.iterdir()):
+        yield Finding("warning", "output", f"{output} is not empty", "use --out, --resume or --force")
+
+
+def _step_seconds(built: Built, silo: Silo) -> float:
+    """The median of three rounds of one local step each, on a copy; nothing of it is kept."""
+    one = replace(built.public, schedule=replace(built.public.schedule, local_steps=1))
+    plan = replace(built.plans[silo.name], public=one)
+    training: type[LocalTraining] = silo.training
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SlowKernelWarning)  # told already
+        kernel = make_kernel(FlatModel(copy.deepcopy(built.model)), built.source.loss, silo.records)
+    nobody = np.zeros(0, dtype=np.int64)
+    times = []
+    for number in range(1, 4):
+        told = Announcement("doctor", "", 1, kernel.model.values.detach().clone())
+        began = time.perf_counter()
+        training(kernel, plan, Seeded(number)).run(silo.records, told, lambda: nobody)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def _evaluation_seconds(built: Built) -> float:
+    if built.evaluation is None:
+        return 0.0
+    flat = FlatModel(copy.deepcopy(built.model))
+    began = time.perf_counter()
+    for name in built.evaluation.test:
+        built.evaluation.hits(flat, name)
+    return time.perf_counter() - began
+
+
+def _workers(built: Built) -> int:
+    given = built.spec.run.workers
+    parameters = sum(value.numel() for value in built.model.parameters() if value.requires_grad)
+    return given or default_workers(parameters, len(built.silos))
+
+
+def _finite(held: SiloSource) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    good = np.ones(len(held.train), dtype=np.bool_)
+    for tensor in (*held.train.inputs, held.train.targets):
+        if tensor.is_floating_point():
+            good &= tensor.isfinite().reshape(len(good), -1).all(dim=1).numpy()
+    return good
+
+
+def _constant_features(source: Source) -> int:
+    """Columns of a table that have one value in all silos; images and sequences have none that matter."""
+    tables = [held.train.inputs[0] for held in source.silos.values()]
+    if any(table.dim() != 2 or not table.is_floating_point() for table in tables):
+        return 0
+    whole = torch.cat(tables)
+    return int((whole == whole[:1]).all(dim=0).sum())
+
+
+def _one_label(held: SiloSource) -> bool:
+    targets = held.train.targets
+    return not targets.is_floating_point() and bool((targets == targets[:1]).all())
+
+
+def _range(values: object) -> str:
+    numbers = sorted(float(value) for value in values)  # type: ignore[attr-defined]
+    low, high = f"{numbers[0]:,.4g}", f"{numbers[-1]:,.4g}"
+    return low if low == high else f"{low} – {high}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

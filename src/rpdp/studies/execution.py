@@ -1,0 +1,163 @@
+"""One cell of work: a method with its settings on one seed, from the study file to a stored result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rpdp.errors import InputError, RpdpError
+from rpdp.federation import run_production, simulate
+from rpdp.studies.building import Built, build
+from rpdp.studies.own_code import digest_of_code, digest_of_layers
+from rpdp.training import SlowKernelWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from rpdp.federation import RoundLog, RunResult
+    from rpdp.studies.study_file import MethodSettings, StudyFile
+
+_LAYERS = (
+    "accounting",
+    "baselines",
+    "budgets",
+    "experiments",
+    "federation",
+    "ledger",
+    "planning",
+    "sampling",
+    "training",
+)
+"""What results depend on: what other code computed is not used again."""
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """A method with its settings on one seed."""
+
+    settings: MethodSettings
+    seed: int
+
+    def key(self, spec: StudyFile) -> str:
+        """A name under which the result of exactly this computation can be kept."""
+        text = json.dumps([_essence(spec), asdict(self.settings), self.seed], sort_keys=True, default=_plain)
+        return f"{self.settings.method}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def execute(
+    built: Built,
+    *,
+    workers: int | None,
+    on_round: Callable[[RoundLog], None] | None = None,
+    on_remark: Callable[[str], None] | None = None,
+    checkpoint: Path | None = None,
+) -> RunResult:
+    """Run a federation that was built; `on_remark` is told once if a slow kernel has to be used."""
+    assert built.seed is not None
+    with _stopped(), _told_once(on_remark):
+        return simulate(
+            built.model,
+            built.source.loss,
+            built.silos,
+            built.public,
+            seed=built.seed,
+            evaluation=built.evaluation,
+            method=built.settings.method,
+            workers=workers,
+            on_round=on_round,
+            checkpoint=checkpoint,
+        )
+
+
+def execute_for_real(
+    built: Built,
+    *,
+    run: str,
+    on_round: Callable[[RoundLog], None] | None,
+    on_remark: Callable[[str], None] | None,
+    checkpoint: Path,
+    heads: Path,
+) -> RunResult:
+    """Run a federation whose silos stand on ledgers."""
+    with _stopped_for_real(), _told_once(on_remark):
+        return run_production(
+            built.model,
+            built.source.loss,
+            built.silos,
+            built.public,
+            run=run,
+            evaluation=built.evaluation,
+            on_round=on_round,
+            checkpoint=checkpoint,
+            heads=heads,
+        )
+
+
+@contextmanager
+def _stopped() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # torch, in somebody's model or with somebody's numbers
+        raise InputError(f"training stopped: {str(error).splitlines()[0]}; no model was released") from error
+
+
+@contextmanager
+def _stopped_for_real() -> Iterator[None]:
+    """Without the words of torch, which may quote data."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RpdpError(
+            f"training stopped ({type(error).__name__}). Rounds that were charged stay charged, updates that were "
+            "released stay released; mend the cause and go on with --resume"
+        ) from error
+
+
+@contextmanager
+def _told_once(tell: Callable[[str], None] | None) -> Iterator[None]:
+    """Warnings about slow kernels as remarks, each once, whatever the number of silos."""
+    told = set[str]()
+    show = warnings.showwarning
+
+    def once(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, SlowKernelWarning):
+            show(message, category, *place, **more)
+        elif tell is not None and str(message) not in told:
+            told.add(str(message))
+            tell(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SlowKernelWarning)
+        warnings.showwarning = once
+        yield
+
+
+def build_cell(spec: StudyFile, cell: MethodRun, device: str = "cpu") -> Built:
+    """Build the federation of a cell."""
+    return build(spec, cell.settings, cell.seed, device=device)
+
+
+def _essence(spec: StudyFile) -> dict[str, Any]:
+    """Everything in a study file that a result depends on, and the code and budgets that it names."""
+    parts = {
+        name: vars(getattr(spec, name)) for name in ("task", "schedule", "privacy", "budgets", "training", "policy")
+    }
+    references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
+    code = [digest_of_code(reference, spec.directory) for reference in references if reference is not None]
+    files = {
+        silo: hashlib.sha256((spec.directory / file).read_bytes()).hexdigest()
+        for silo, file in (spec.budgets.files or {}).items()
+    }
+    return {**parts, "split": spec.run.split, "code": code, "files": files, "rpdp": digest_of_layers(_LAYERS)}
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} in a study file")

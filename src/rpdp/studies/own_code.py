@@ -1,0 +1,86 @@
+"""Code of one's own, named in a study file as "package.module:function". Modules beside the study file can be imported.
+
+Also digests of code, own and of rpdp, by which results of other code are told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rpdp
+from rpdp.errors import InputError
+from rpdp.studies.setting_fields import nearest
+from rpdp.tasks import TASKS, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def load_function(reference: str, directory: Path) -> Callable[..., Any]:
+    """The function that a reference names."""
+    module_name, _, name = reference.partition(":")
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InputError(
+            f"{reference}: cannot import {module_name}: {error}; modules are found beside the study file and among the "
+            "installed packages"
+        ) from None
+    except Exception as error:
+        raise InputError(f"{reference}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise InputError(f"{reference}: module {module_name} has no function {name}")
+    return function  # type: ignore[no-any-return]
+
+
+def task_named(name: str, directory: Path) -> Task:
+    """A built-in task by its name, or the one that a function "package.module:function" makes."""
+    if ":" in name:
+        made = call_factory(name, directory, seed=0)
+        if not isinstance(made, Task):
+            raise InputError(f"{name}() returned {type(made).__name__}; it must return a rpdp.tasks.Task")
+        return made
+    if name not in TASKS:
+        raise InputError(
+            f"task.name={name!r} is not a built-in task{nearest(name, list(TASKS))}; a task of another package is "
+            'named "package.module:function"'
+        )
+    return TASKS[name]
+
+
+def call_factory(reference: str, directory: Path, *, seed: int) -> Any:
+    """What a factory makes; it is given the seed if it has an argument of that name."""
+    factory = load_function(reference, directory)
+    takes_seed = "seed" in inspect.signature(factory).parameters
+    try:
+        return factory(seed=seed) if takes_seed else factory()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{reference}() failed: {type(error).__name__}: {error}") from error
+
+
+def digest_of_code(reference: str, directory: Path) -> str:
+    """A hash of the file that a function is defined in, to notice when it has changed."""
+    source = inspect.getsourcefile(inspect.unwrap(load_function(reference, directory)))
+    return "" if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def digest_of_layers(layers: tuple[str, ...]) -> str:
+    """A hash of the version of rpdp and of all modules below these folders of it."""
+    home = Path(rpdp.__file__).parent
+    digest = hashlib.sha256(rpdp.__version__.encode())
+    for layer in layers:
+        for path in sorted((home / layer).rglob("*.py")):
+            digest.update(f"\n{path.relative_to(home)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,58 @@
+"""The budgets of a run: drawn for a seed from a distribution, or read from each silo's file."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.budgets import BudgetTable
+from rpdp.errors import BudgetError
+from rpdp.methods import Declared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rpdp.studies.study_data import SiloSource
+    from rpdp.studies.study_file import StudyFile
+
+DECLARED_SAMPLE = 1000
+"""How many budgets stand for a declared distribution."""
+
+
+def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) -> dict[str, BudgetTable]:
+    """One table for each silo."""
+    if spec.budgets.files is None:
+        return {name: drawn_budgets(spec, name, held.ids, seed) for name, held in silos.items()}
+    files = spec.budgets.files
+    missing = [name for name in silos if name not in files]
+    spare = [name for name in files if name not in silos]
+    if missing or spare:
+        wrong = {"missing": missing, "unknown": spare}
+        listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in wrong.items() if names)
+        raise BudgetError(f"{spec.path}: budgets.files must name exactly the silos {', '.join(silos)}; {listed}")
+    return {name: BudgetTable.read(spec.directory / files[name]) for name in silos}
+
+
+def drawn_budgets(spec: StudyFile, silo: str, ids: Sequence[str], seed: int = 0) -> BudgetTable:
+    """Made-up budgets for the records of one silo, from the distribution that the file names."""
+    return BudgetTable(ids, spec.declared_distribution.sample(len(ids), _seed_of(seed, silo)))
+
+
+def declared(spec: StudyFile, silos: Mapping[str, SiloSource], ceiling: float) -> tuple[Declared, str | None]:
+    """What is known in public before any real budget, and what has to be said about it."""
+    sample = spec.declared_distribution.sample(DECLARED_SAMPLE, 0)
+    records, note = spec.budgets.records_per_silo, None
+    if records is None:
+        records = max(1, round(float(np.mean([len(held.train) for held in silos.values()]))))
+        note = (
+            f"not covered: the normaliser comes from the mean number of training records of a silo, {records:,}; "
+            "declare budgets.records_per_silo to have it covered"
+        )
+    return Declared(sample, records, ceiling), note
+
+
+def _seed_of(seed: int, silo: str) -> int:
+    """A seed for the budgets of one silo that does not depend on the other silos."""
+    return int.from_bytes(hashlib.sha256(f"budgets/{seed}/{silo}".encode()).digest()[:8], "little")

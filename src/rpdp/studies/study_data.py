@@ -1,0 +1,150 @@
+"""Data, model, loss and measure of a run: those of a built-in task, or one's own.
+
+A data factory returns `rpdp_lab.data.FederatedData`, or a mapping from silo to (training records, their ids,
+test records), the records as `rpdp.training.Records`. A model factory returns an `nn.Module`, a loss one value per
+record, and `correct`, if given, one truth value per record from outputs and targets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from rpdp.errors import InputError
+from rpdp.studies.own_code import call_factory, load_function
+from rpdp.tasks.dataset import FederatedData
+from rpdp.tasks.models.losses import predicted_classes
+from rpdp.training import Records
+
+if TYPE_CHECKING:
+    from rpdp.studies.study_file import StudyFile
+    from rpdp.tasks.dataset import Dataset
+
+    Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+_NAME = re.compile(r"[\w][\w.-]{0,99}")
+
+
+@dataclass(frozen=True)
+class SiloSource:
+    """What one silo holds."""
+
+    train: Records
+    ids: list[str]
+    test: Records
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything that a run learns from, and what it learns with.
+
+    Attributes:
+        name: What the task is called.
+        silos: Their records, by name.
+        notes: What is to be said about the data.
+        loss: One value per record.
+        correct: One truth value per record.
+    """
+
+    name: str
+    silos: Mapping[str, SiloSource]
+    notes: tuple[str, ...]
+    loss: Function
+    correct: Function
+
+
+def load_source(spec: StudyFile, seed: int) -> Source:
+    """The data for a seed of the run, with loss and measure."""
+    given = _load_data(spec, seed if spec.run.split == "by_seed" else 0)
+    if isinstance(given, FederatedData):
+        name, notes = given.name, given.notes
+        silos = {silo: _of_datasets(each.train, each.test) for silo, each in given.silos.items()}
+    else:
+        name, notes, silos = str(spec.task.data), (), _of_mapping(str(spec.task.data), given)
+    for silo, held in silos.items():
+        _check_silo(silo, held)
+    return Source(name, silos, notes, _loss(spec), measure(spec))
+
+
+def make_model(spec: StudyFile, seed: int) -> nn.Module:
+    """A new model, started from the seed of the run."""
+    task = spec.named_task
+    if spec.task.model is None:
+        assert task is not None
+        return task.model(seed=seed)
+    with torch.random.fork_rng(devices=[]):  # a factory that takes no seed starts from torch's generator
+        torch.manual_seed(seed)
+        model = call_factory(spec.task.model, spec.directory, seed=seed)
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{spec.task.model}() returned {type(model).__name__}; it must return a torch.nn.Module")
+    return model
+
+
+def default_correct(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Whether the class that an output stands for is the target."""
+    return predicted_classes(outputs) == targets
+
+
+def _load_data(spec: StudyFile, split: int) -> Any:
+    task = spec.named_task
+    if task is None:
+        return call_factory(str(spec.task.data), spec.directory, seed=split)
+    return task.load(spec.task.partition, seed=split)
+
+
+def _loss(spec: StudyFile) -> Function:
+    if spec.task.loss is not None:
+        return load_function(spec.task.loss, spec.directory)
+    assert spec.named_task is not None
+    return spec.named_task.loss
+
+
+def measure(spec: StudyFile) -> Function:
+    """What counts as right."""
+    if spec.task.correct is not None:
+        return load_function(spec.task.correct, spec.directory)
+    return default_correct
+
+
+def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:
+    return SiloSource(records_of(train), train.record_ids.tolist(), records_of(test))
+
+
+def records_of(dataset: Dataset) -> Records:
+    """Features and labels as records."""
+    if dataset.features.dtype == object:
+        raise InputError(f"data set {dataset.name}: features are texts; a model needs numbers")
+    features = np.ascontiguousarray(dataset.features, dtype=np.float32)
+    return Records.of(torch.from_numpy(features), torch.from_numpy(dataset.labels))
+
+
+def _of_mapping(reference: str, given: object) -> dict[str, SiloSource]:
+    wanted = "FederatedData, or silo → (training records, their ids, test records)"
+    if not isinstance(given, Mapping) or not given:
+        raise InputError(f"{reference}() returned {type(given).__name__}; it must return {wanted}")
+    silos = {}
+    for silo, held in given.items():
+        if not isinstance(held, tuple | list) or len(held) != 3:
+            raise InputError(f"{reference}(): silo {silo!r} is {type(held).__name__}; it must return {wanted}")
+        train, ids, test = held
+        if not isinstance(train, Records) or not isinstance(test, Records):
+            raise InputError(f"{reference}(): silo {silo!r} must have rpdp.training.Records for training and test")
+        silos[str(silo)] = SiloSource(train, [str(one) for one in ids], test)
+    return silos
+
+
+def _check_silo(name: str, held: SiloSource) -> None:
+    if not _NAME.fullmatch(name):
+        raise InputError(f"silo {name!r}: its name becomes a directory; use letters, digits, '.', '-' and '_'")
+    if len(held.train) == 0:
+        raise InputError(f"silo {name}: it has no training records; leave it out of the federation")
+    if len(held.ids) != len(held.train):
+        raise InputError(f"silo {name}: {len(held.ids):,} record ids for {len(held.train):,} training records")
+    if len(set(held.ids)) != len(held.ids):
+        raise InputError(f"silo {name}: {len(held.ids) - len(set(held.ids)):,} record ids occur more than once")

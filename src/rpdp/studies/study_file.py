@@ -1,0 +1,249 @@
+"""The study file: one TOML that describes a whole run, checked as a whole before anything is loaded."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from rpdp.accounting import Schedule
+from rpdp.budgets import distribution
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.planning import Recipe
+from rpdp.studies.own_code import task_named
+from rpdp.studies.setting_fields import nearest, read_section, table_of
+from rpdp.studies.setting_fields import text as named
+from rpdp.studies.study_sections import (
+    METHOD_NAMES,
+    BudgetSection,
+    MethodSection,
+    PolicySection,
+    PrivacySection,
+    RunSection,
+    ScheduleSection,
+    TaskSection,
+    TrainingSection,
+    TuningSection,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rpdp.budgets import Distribution
+    from rpdp.tasks import Task
+
+_SECTIONS: dict[str, type[Any]] = {
+    "task": TaskSection,
+    "schedule": ScheduleSection,
+    "privacy": PrivacySection,
+    "budgets": BudgetSection,
+    "training": TrainingSection,
+    "run": RunSection,
+    "policy": PolicySection,
+}
+_KNOWN = [*_SECTIONS, "methods", "tuning", "ledgers"]
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """What one method is run with.
+
+    Attributes:
+        method: Its name.
+        learning_rate: Of the local optimiser.
+        clip_norm: L.
+        level: ε of a method that is given at a level.
+        tuned: Whether learning rate or clip norm were chosen by looking at results on the silos' records.
+    """
+
+    method: str
+    learning_rate: float
+    clip_norm: float
+    level: float | None = None
+    tuned: bool = False
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """A checked study file; `text` is what it says."""
+
+    path: Path
+    text: str = field(repr=False)
+    task: TaskSection
+    schedule: ScheduleSection
+    privacy: PrivacySection
+    budgets: BudgetSection
+    training: TrainingSection
+    run: RunSection
+    policy: PolicySection
+    methods: Mapping[str, MethodSection]
+    tuning: TuningSection | None
+    ledgers: Mapping[str, str] | None
+
+    @classmethod
+    def read(cls, path: str | Path) -> StudyFile:
+        """Read and check a study file; every error names the file, the key and its value."""
+        path = Path(path)
+        try:
+            return cls._of(path, path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: not a TOML file: {error}") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    @classmethod
+    def _of(cls, path: Path, text: str) -> StudyFile:
+        values = tomllib.loads(text)
+        for name in values:
+            if name not in _KNOWN:
+                raise InputError(f"[{name}] is not a section of a study file{nearest(name, _KNOWN)}")
+        for name in ("task", "privacy", "budgets", "training"):
+            if name not in values:
+                raise InputError(f"the section [{name}] is missing")
+        parts = {name: read_section(kind, name, values.get(name, {})) for name, kind in _SECTIONS.items()}
+        tuning = read_section(TuningSection, "tuning", values["tuning"]) if "tuning" in values else None
+        ledgers = table_of(named)("ledgers", values["ledgers"]) if "ledgers" in values else None
+        methods = _methods(values.get("methods", {}))
+        made = cls(path, text, **parts, methods=methods, tuning=tuning, ledgers=ledgers)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        """What no section can check by itself."""
+        task = self.named_task
+        if task is not None:
+            _check_task(self.task, task)
+        _ = self.public_schedule, self.delta, self.recipe(self.training.learning_rate)
+        try:
+            self.declared_distribution.sample(10, 0)
+        except InputError as error:
+            raise InputError(f"budgets.overrides: {error}") from None
+        if not self.run.is_production:
+            self.check_seeds(self.run.seeds)
+
+    @property
+    def named_task(self) -> Task | None:
+        """The task that `task.name` stands for; None for data and a model of one's own."""
+        return None if self.task.name is None else task_named(self.task.name, self.directory)
+
+    @property
+    def directory(self) -> Path:
+        """Where the study file is: budget files and modules are found from there."""
+        return self.path.resolve().parent
+
+    @property
+    def output(self) -> Path:
+        """Where results go, from the current directory."""
+        return Path(self.run.output) if self.run.output is not None else Path("runs") / self.path.stem
+
+    @property
+    def public_schedule(self) -> Schedule:
+        """The schedule, with the task's own values for what the file does not say."""
+        given, task = self.schedule, self.named_task
+        values = vars(given).copy()
+        if task is not None:
+            values["rounds"] = given.rounds or task.schedule.rounds
+            values["local_steps"] = given.local_steps or task.schedule.local_steps
+            if given.participation is None and given.participations is None:
+                values["participation"] = task.schedule.participation
+        for key in ("rounds", "local_steps"):
+            if values[key] is None:
+                raise InputError(f"schedule.{key} is missing")
+        if values["participation"] is None and values["participations"] is None:
+            raise InputError("schedule.participation is missing: λ, or participations = k for exactly k rounds")
+        try:
+            return Schedule(**values)
+        except InputError as error:
+            raise InputError(f"schedule.{error}") from None
+
+    @property
+    def delta(self) -> float:
+        """δ of the run, by default the task's."""
+        if self.privacy.delta is not None:
+            return self.privacy.delta
+        if self.named_task is None:
+            raise InputError("privacy.delta is missing: the δ of the run, common to all records")
+        return self.named_task.schedule.delta
+
+    @property
+    def declared_distribution(self) -> Distribution:
+        """The distribution that public settings are computed from."""
+        budgets = self.budgets
+        name = budgets.distribution or budgets.declared
+        assert name is not None
+        return distribution(name, budgets.parameters, budgets.overrides)
+
+    def recipe(self, learning_rate: float) -> Recipe:
+        """How silos train and the server averages."""
+        training = self.training
+        try:
+            return Recipe(
+                learning_rate=learning_rate,
+                decay=training.decay,
+                optimiser=training.optimiser,
+                momentum=training.momentum,
+                micro_batch=training.micro_batch,
+                averaged_rounds=training.averaged_rounds,
+                backbone=training.backbone,
+                backbone_settings=dict(training.backbone_settings or {}),
+            )
+        except InputError as error:
+            raise InputError(f"training.{error}") from None
+
+    def settings(self, method: str) -> MethodSettings:
+        """What a method is run with: the common settings, unless it has its own."""
+        own = self.methods.get(method, MethodSection())
+        return MethodSettings(
+            method,
+            self.training.learning_rate if own.learning_rate is None else own.learning_rate,
+            self.privacy.clip_norm if own.clip_norm is None else own.clip_norm,
+            own.level,
+            self.training.tuned,
+        )
+
+    def check_seeds(self, seeds: Sequence[int]) -> None:
+        """Seeds that are reported must not be those that settings were tuned on."""
+        both = sorted(set(seeds) & set(self.tuning.seeds)) if self.tuning is not None else []
+        if both:
+            raise InputError(
+                f"tuning.seeds={list(self.tuning.seeds) if self.tuning else []} must not be reported as well: "
+                f"{', '.join(map(str, both))} would be in both"
+            )
+
+    def require_simulation(self) -> None:
+        """Refuse seeds where ledgers are named: what they promise needs randomness that nobody can repeat."""
+        if self.ledgers is not None:
+            raise PrivacyRefusal(
+                f"{self.path}: a run with seeds is a simulation, which protects nobody, and [ledgers] names ledgers of "
+                "real runs. For a simulation remove [ledgers]; for a real run remove run.seeds and give no --seed"
+            )
+
+    def same_run(self, other: StudyFile) -> bool:
+        """Whether two files describe the same computation, wherever its results go and however it is spread."""
+        return self._essence() == other._essence()
+
+    def _essence(self) -> StudyFile:
+        run = replace(self.run, seeds=(0,), first_seed=None, output=None, workers=None, method="rpdp")
+        return replace(self, path=Path(), text="", run=run, tuning=None, ledgers=None)
+
+
+def _methods(values: object) -> Mapping[str, MethodSection]:
+    if not isinstance(values, Mapping):
+        raise InputError(f"methods={values!r} must be sections, written [methods.minimum]")
+    for name in values:
+        if name not in METHOD_NAMES:
+            raise InputError(f"methods.{name} is not a method{nearest(name, list(METHOD_NAMES), 'methods.')}")
+    return MappingProxyType(
+        {name: read_section(MethodSection, f"methods.{name}", each) for name, each in values.items()}
+    )
+
+
+def _check_task(given: TaskSection, task: Task) -> None:
+    if given.partition is not None and given.partition not in task.partitions:
+        offered = ", ".join(task.partitions) or "none: its data come in silos already"
+        raise InputError(f"task.partition={given.partition!r} is not offered by task {task.name} (there are {offered})")

@@ -1,0 +1,212 @@
+"""The sections of a study file, each a frozen dataclass: what can be set, within which limits, and what is assumed.
+
+Reading a study file loads no torch, so a misspelled key is told at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rpdp.accounting import ACCOUNTANTS, Accountant
+from rpdp.accounting.schedule import MOST_LOCAL_STEPS, MOST_ROUNDS
+from rpdp.budgets import PAPER, PARAMETER_SETS
+from rpdp.checks import require_count, require_delta, require_fraction, require_number, require_positive
+from rpdp.errors import InputError
+from rpdp.methods import METHODS
+from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS
+from rpdp.studies.setting_fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+METHOD_NAMES = tuple(METHODS)
+
+PAPER_LEARNING_RATES = (0.1, 0.05, 0.01, 0.005, 0.001)
+PAPER_CLIP_NORMS = (0.5, 1.0, 3.0, 5.0)
+"""The paper's tuning grid."""
+
+_seed = partial(require_count, least=0)
+_numbers = either(
+    ((int, float), lambda name, value: (require_number(name, value),)),
+    (list, list_of(require_number)),
+    otherwise="a number or a list of numbers",
+)
+
+
+def reference(name: str, value: object) -> str:
+    """The name of a function, "package.module:function"."""
+    module, colon, function = text(name, value).partition(":")
+    if not colon or not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise InputError(f'{name}={value!r} must look like "package.module:function"')
+    return str(value)
+
+
+@dataclass(frozen=True)
+class TaskSection:
+    """`[task]`: a built-in task by name, or data, model and loss of one's own."""
+
+    name: str | None = setting(text, None)
+    partition: str | None = setting(text, None)
+    data: str | None = setting(reference, None)
+    model: str | None = setting(reference, None)
+    loss: str | None = setting(reference, None)
+    correct: str | None = setting(reference, None)
+
+    def __post_init__(self) -> None:
+        if (self.name is None) == (self.data is None):
+            raise InputError('task needs either name = "a built-in task" or data = "package.module:factory"')
+        if self.data is not None:
+            for key in ("model", "loss"):
+                if getattr(self, key) is None:
+                    raise InputError(f'task.{key} is missing: with task.data, give {key} = "package.module:function"')
+            if self.partition is not None:
+                raise InputError("task.partition goes with task.name; the data of task.data come in silos already")
+
+
+@dataclass(frozen=True)
+class ScheduleSection:
+    """`[schedule]`: rounds, local steps and the law of participation; what is missing comes from the built-in task."""
+
+    rounds: int | None = setting(partial(require_count, most=MOST_ROUNDS), None)
+    local_steps: int | None = setting(partial(require_count, most=MOST_LOCAL_STEPS), None)
+    participation: float | None = setting(require_fraction, None)
+    max_participations: int | None = setting(require_count, None)
+    participations: int | None = setting(require_count, None)
+
+    def __post_init__(self) -> None:
+        if self.participation is not None and self.participations is not None:
+            raise InputError(
+                f"schedule.participations={self.participations} (exactly so many rounds) and schedule.participation="
+                f"{self.participation} (a coin per round) exclude each other"
+            )
+        if self.participations is not None and self.max_participations is not None:
+            raise InputError(f"schedule.max_participations={self.max_participations} goes with schedule.participation")
+
+
+@dataclass(frozen=True)
+class PrivacySection:
+    """`[privacy]`: δ, where σ comes from, the clip norm, and how costs are computed."""
+
+    clip_norm: float = setting(require_positive, meaning="L, the largest influence of one record on one step")
+    delta: float | None = setting(require_delta, None)
+    max_epsilon: float | None = setting(require_positive, None)
+    noise_multiplier: float | None = setting(require_positive, None)
+    accountant: Accountant = setting(one_of(*ACCOUNTANTS), "pld")  # noqa: RUF009
+    estimator: str = setting(one_of(*ESTIMATORS), "certified")
+
+    def __post_init__(self) -> None:
+        if (self.max_epsilon is None) == (self.noise_multiplier is None):
+            raise InputError(
+                "privacy needs either max_epsilon (policy: the cost of a record that is in every batch; σ follows) or "
+                "noise_multiplier (σ itself)"
+            )
+
+
+@dataclass(frozen=True)
+class BudgetSection:
+    """`[budgets]`: drawn from a distribution, or from files, one for each silo."""
+
+    distribution: str | None = setting(one_of(*PAPER), None)
+    files: Mapping[str, str] | None = setting(table_of(text), None)
+    declared: str | None = setting(one_of(*PAPER), None)
+    parameters: str = setting(one_of(*PARAMETER_SETS), "paper")
+    overrides: Mapping[str, tuple[float, ...]] | None = setting(table_of(_numbers), None)
+    records_per_silo: int | None = setting(require_count, None)
+
+    def __post_init__(self) -> None:
+        if (self.distribution is None) == (self.files is None):
+            raise InputError('budgets needs either distribution = "ThreeLevels" or files = {silo = "budgets.csv"}')
+        if self.files is not None and self.declared is None:
+            raise InputError(
+                "budgets.declared is missing: with files, name the distribution that public settings are computed from "
+                "(real budgets must not leak into them)"
+            )
+        if self.distribution is not None and self.declared is not None:
+            raise InputError(f"budgets.declared={self.declared!r} goes with files; budgets.distribution is declared")
+
+
+@dataclass(frozen=True)
+class TrainingSection:
+    """`[training]`: how silos train and the server averages; none of it changes a cost."""
+
+    learning_rate: float = setting(require_positive, meaning="of the local optimiser")
+    decay: float = setting(require_fraction, 1.0)
+    optimiser: str = setting(one_of(*OPTIMISERS), "sgd")
+    momentum: float = setting(require_number, 0.0)
+    micro_batch: int = setting(require_count, 1024)
+    averaged_rounds: int = setting(require_count, 1)
+    backbone: str = setting(one_of(*BACKBONES), "fedavg")
+    backbone_settings: Mapping[str, float] | None = setting(table_of(require_number), None)
+    weights: Mapping[str, float] | None = setting(
+        either((str, one_of("equal")), (dict, table_of(require_number)), otherwise='"equal" or numbers by silo'), None
+    )
+    tuned: bool = setting(flag, False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.weights, str):
+            object.__setattr__(self, "weights", None)
+
+
+@dataclass(frozen=True)
+class MethodSection:
+    """`[methods.NAME]`: what one method does otherwise."""
+
+    learning_rate: float | None = setting(require_positive, None)
+    clip_norm: float | None = setting(require_positive, None)
+    level: float | None = setting(require_positive, None)
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """`[run]`: which method, which seeds, where the results go.
+
+    Without seeds it is a real run, `is_production`, and needs an id; the split of the data is then the one of seed 0.
+    """
+
+    method: str = setting(one_of(*METHOD_NAMES), "rpdp")
+    seeds: tuple[int, ...] = setting(
+        either((int, require_count), (list, list_of(_seed)), otherwise="a number of seeds or a list of them"), None
+    )
+    first_seed: int | None = setting(_seed, None)
+    id: str | None = setting(plain_name, None)
+    output: str | None = setting(text, None)
+    split: str = setting(one_of("fixed", "by_seed"), "fixed")
+    workers: int | None = setting(partial(require_count, most=1024), None)
+    is_production: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        if self.seeds is None and self.first_seed is None:
+            object.__setattr__(self, "is_production", True)
+            object.__setattr__(self, "seeds", (0,))
+        elif isinstance(self.seeds, int):
+            first = 1 if self.first_seed is None else self.first_seed
+            object.__setattr__(self, "seeds", tuple(range(first, first + self.seeds)))
+        elif self.first_seed is not None:
+            raise InputError(f"run.first_seed={self.first_seed} goes with a number of seeds, such as seeds = 5")
+
+
+@dataclass(frozen=True)
+class PolicySection:
+    """`[policy]`: the silos' own limits.
+
+    In a simulation what is missing is as large as the study file asks for; a real run needs all of them.
+    """
+
+    max_rounds: int | None = setting(require_count, None)
+    max_local_steps: int | None = setting(require_count, None)
+    max_participation: float | None = setting(require_fraction, None)
+    max_clip_norm: float | None = setting(require_positive, None)
+    min_noise_multiplier: float | None = setting(require_positive, None)
+    lifetime_delta: float | None = setting(require_delta, None)
+    max_runs: int | None = setting(require_count, None)
+
+
+@dataclass(frozen=True)
+class TuningSection:
+    """`[tuning]`: the grid that every method gets, on seeds that are never reported."""
+
+    seeds: tuple[int, ...] = setting(list_of(_seed), meaning="the seeds to tune on, such as [1001, 1002]")
+    learning_rates: tuple[float, ...] = setting(list_of(require_positive), PAPER_LEARNING_RATES)
+    clip_norms: tuple[float, ...] = setting(list_of(require_positive), PAPER_CLIP_NORMS)

@@ -1,0 +1,68 @@
+"""From a model and a loss to the fastest kernel that is right for them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from rpdp.training.affine_kernel import AffineKernel
+from rpdp.training.ghost import GhostKernel, UnsupportedModelError
+from rpdp.training.loop_kernel import LoopKernel
+from rpdp.training.model_checks import require_private
+from rpdp.training.model_probe import probe_pair, require_independent_records, require_repeatable
+from rpdp.training.vmap_kernel import VmapKernel
+
+if TYPE_CHECKING:
+    from rpdp.training.flat_model import FlatModel
+    from rpdp.training.kernel import Kernel, PerRecordLoss
+    from rpdp.training.records import Records
+
+
+class SlowKernelWarning(UserWarning):
+    """The model has a layer without closed form; a slower kernel, with the same result, is used."""
+
+
+def make_kernel(model: FlatModel, loss: PerRecordLoss, example: Records) -> Kernel:
+    """The fastest kernel for this model and loss, after all checks; nothing has been released.
+
+    The ghost kernel where it applies and its two-record probe agrees with plain autograd; else `vmap`, else
+    one record at a time, with a `SlowKernelWarning` that says why.
+
+    Args:
+        model: The model to train.
+        loss: From output and targets to one value per record.
+        example: Some records of the data set. The probe runs on the first two with finite loss; its verdict is
+            about the code of model and loss, with tolerances meant to keep it independent of their values.
+
+    Raises:
+        InputError: The data set is empty, or the loss does not return one value per record.
+        PrivacyRefusal: The model is not fit for private training, or records influence each other.
+    """
+    require_private(model.module)
+    model.require_finite()
+    reference = LoopKernel(model, loss)
+    pair = probe_pair(reference, example)
+    require_repeatable(reference, pair)
+    require_independent_records(reference, pair)
+    return _fastest(model, loss, pair)
+
+
+def _fastest(model: FlatModel, loss: PerRecordLoss, pair: Records) -> Kernel:
+    if AffineKernel.supports(model, pair):
+        return AffineKernel(model, loss)
+    try:
+        ghost = GhostKernel(model, loss)
+        ghost.require_sound(pair)
+    except UnsupportedModelError as reason:
+        explanation = str(reason)
+    else:
+        return ghost
+    try:
+        kernel: Kernel = VmapKernel(model, loss)
+        kernel.clipped_sum(pair, 1.0)
+        name = "per-record gradients (torch.func.vmap)"
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        kernel, name = LoopKernel(model, loss), "one record at a time"
+        explanation = f"{explanation}; vmap: {str(error).splitlines()[0]}"
+    warnings.warn(f"{explanation}; falling back to {name}, slower and exact", SlowKernelWarning, stacklevel=4)
+    return kernel

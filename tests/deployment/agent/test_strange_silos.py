@@ -1,0 +1,157 @@
+"""Silos that are not what they say, or do not say what they should: a run goes on without them, and names them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from rpdp.errors import InputError, PrivacyRefusal, Reason
+from rpdp.federation.coordinator import RoundSettings
+from rpdp.federation.frames import MAGIC, Frame, refused
+from tests.deployment.agent.federations import PUBLIC, agents, coordinator, making, plan, simulated
+from tests.deployment.agent.links import Local
+from tests.deployment.agent.scene import in_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rpdp.federation import RoundLog
+
+
+def test_silos_and_runs_have_names(tmp_path: Path) -> None:
+    link = Local({})
+    with pytest.raises(InputError, match="different names"):
+        coordinator(tmp_path, PUBLIC, link, ["a", "a"])
+    with pytest.raises(InputError, match="different names"):
+        coordinator(tmp_path, PUBLIC, link, [])
+    with pytest.raises(InputError, match="deadline"):
+        RoundSettings(deadline=0.0)
+
+
+def test_a_second_silo_of_a_name_is_not_heard(tmp_path: Path) -> None:
+    """Nor one that the run does not know. The first of a name is; where it matters, the engine knows who is where."""
+    impostors = {"at 8": in_memory(making(PUBLIC, "a")), "at 9": in_memory(making(PUBLIC, "x"))}
+    link = Local({**agents(PUBLIC), **impostors})
+    result = coordinator(tmp_path, PUBLIC, link).go()
+    assert torch.equal(result.values, simulated(PUBLIC).values)
+    assert [kind for address, kind in link.asked if address in impostors] == ["hello", "hello"]
+
+
+def test_an_impostor_under_a_registered_name_is_not_heard(tmp_path: Path) -> None:
+    """The engine knows by its key that an address belongs to b; whoever is there says, before all others, it is a."""
+    link = Local({"a first one": in_memory(making(PUBLIC, "a")), **agents(PUBLIC)})
+    link.names = {"a first one": "b", "at 0": "a", "at 1": "b", "at 2": "c"}
+    result = coordinator(tmp_path, PUBLIC, link).go()
+    assert torch.equal(result.values, simulated(PUBLIC).values)
+    assert [kind for address, kind in link.asked if address == "a first one"] == ["hello"]
+
+
+def test_a_silo_that_moves_to_another_address_is_found_there(tmp_path: Path) -> None:
+    """Both are there for a while, the old one dead; then only the new one."""
+    link = Local(agents(PUBLIC))
+
+    def move(log: RoundLog) -> None:
+        if log.round == 1:
+            link.agents["at 7"], link.agents["at 1"] = link.agents["at 1"], None
+        if log.round == 2:
+            del link.agents["at 1"]
+
+    result = coordinator(tmp_path, PUBLIC, link).go(move)
+    expected = {log.round: log.joined for log in simulated(PUBLIC).rounds}
+    assert [log.joined for log in result.rounds if log.round > 2] == [expected[number] for number in range(3, 7)]
+
+
+def test_a_real_silo_and_a_seeded_server_do_not_go_together(tmp_path: Path) -> None:
+    link = Local(agents(PUBLIC))
+    with pytest.raises(PrivacyRefusal, match="a seeded run and a real one do not go together"):
+        coordinator(tmp_path, PUBLIC, link, seed=None).go()
+
+
+@pytest.mark.parametrize("reason", [Reason.POLICY, Reason.MODEL, Reason.BUSY])
+def test_a_silo_that_does_not_admit_the_run_is_named(tmp_path: Path, reason: Reason) -> None:
+    class Refusing(Local):
+        def answered(self, address: str, request: Frame, answer: Callable[[], Frame]) -> Frame:
+            return refused(reason) if request.kind == "admit" and address == "at 1" else answer()
+
+    with pytest.raises(PrivacyRefusal, match=rf"'run' was not admitted \(b: {reason}\); the silos' logs say more"):
+        coordinator(tmp_path, PUBLIC, Refusing(agents(PUBLIC))).go()
+
+
+NEST = b'{"kind":"sat-out","head":' + b"[" * 900 + b"]" * 900 + b"}"
+MALFORMED = {
+    "nonsense": b"nonsense",
+    "half a frame": Frame({"kind": "update"}).to_bytes()[:-1],
+    "no update": Frame({"kind": "update", "head": None}, b"short").to_bytes(),
+    "another kind": Frame({"kind": "surprise"}).to_bytes(),
+    "a head that is none": Frame({"kind": "sat-out", "head": {"count": "x"}}).to_bytes(),
+    "a refusal without a word": Frame({"kind": "refused"}).to_bytes(),
+    "a deep nest": MAGIC + len(NEST).to_bytes(4, "little") + bytes(8) + NEST,
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_an_answer_that_is_none_costs_its_round_and_the_silo_is_asked_again(tmp_path: Path, name: str) -> None:
+    class Garbling(Local):
+        def _one(self, address: str, sent: bytes) -> bytes | None:
+            answer = super()._one(address, sent)
+            wrong = address == "at 1" and (f'"round":{3}'.encode() in sent)
+            return MALFORMED[name] if wrong else answer
+
+    result = coordinator(tmp_path, PUBLIC, Garbling(agents(PUBLIC))).go()
+    expected = {log.round: log.joined for log in simulated(PUBLIC).rounds}
+    for log in result.rounds:
+        assert log.joined == tuple(one for one in expected[log.round] if not (one == "b" and log.round == 3))
+    faults = {log.round: dict(log.rejected) for log in result.rounds if log.rejected}
+    assert faults == ({} if name == "another kind" else {3: {"b": "an answer that is none"}})
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda payload: payload[:8] + (9).to_bytes(8, "little") + payload[16:], "for round 9"),
+        (lambda payload: payload[:-4], "shape"),
+        (lambda payload: payload[:-4] + np.float32(np.nan).tobytes(), "largest number"),
+        (lambda payload: payload[:-4] + np.float32(1e9).tobytes(), "largest number"),
+    ],
+    ids=["another round", "shape", "NaN", "absurd"],
+)
+def test_an_update_that_cannot_be_used_is_left_out_and_named(
+    tmp_path: Path, change: Callable[[bytes], bytes], fault: str
+) -> None:
+    class Changing(Local):
+        def answered(self, address: str, request: Frame, answer: Callable[[], Frame]) -> Frame:
+            given = answer()
+            wrong = given.kind == "update" and address == "at 1"
+            return Frame(given.facts, change(given.payload)) if wrong else given
+
+    result = coordinator(tmp_path, PUBLIC, Changing(agents(PUBLIC))).go()
+    faults = [dict(log.rejected) for log in result.rounds if log.rejected]
+    assert faults
+    assert all(list(one) == ["b"] and fault in one["b"] for one in faults)
+    assert all("b" not in log.joined for log in result.rounds)
+
+
+def test_a_silo_that_is_never_satisfied_does_not_hold_up_a_round(tmp_path: Path) -> None:
+    """It says that it does not know the run, admits it, and says so again: until the deadline, not for ever."""
+
+    class Endless(Local):
+        def answered(self, address: str, request: Frame, answer: Callable[[], Frame]) -> Frame:
+            return refused(Reason.RUN) if request.kind == "round" and address == "at 1" else answer()
+
+    public = plan(rounds=2)
+    result = coordinator(tmp_path, public, Endless(agents(public)), deadline=0.3).go()
+    assert all("b" not in log.joined for log in result.rounds)
+    assert all(log.seconds < 5.0 for log in result.rounds)
+
+
+def test_a_mute_silo_costs_nothing_but_its_updates(tmp_path: Path) -> None:
+    class Mute(Local):
+        def _one(self, address: str, sent: bytes) -> bytes | None:
+            return None if address == "at 1" and b'"round"' in sent else super()._one(address, sent)
+
+    result = coordinator(tmp_path, PUBLIC, Mute(agents(PUBLIC))).go()
+    assert all("b" not in log.joined and not log.rejected for log in result.rounds)

@@ -1,0 +1,212 @@
+"""Real runs from a study file: ledgers made by the steward, nothing charged twice, nobody overlooked."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rpdp.studies import read_result
+from rpdp.studies.study_sections import PolicySection
+from tests.studies.steward import LIMITS, SILOS
+from tests.studies.toy import write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.studies.steward import Steward
+    from tests.studies.toy import Change
+
+
+def test_a_real_run_is_booked_and_reported_as_one(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(), "--strict") == 0
+    assert "rpdp, run spring" in steward.out
+    assert "A real run: secure randomness, booked in the ledger of every silo" in steward.out
+    assert [steward.runs(silo) for silo in SILOS] == [[("spring", 3)]] * 2
+    found = read_result(Path("study/spring"))
+    assert (found.run, found.seed, found.is_simulation, found.score) == ("spring", None, False, None)
+    assert [view.overdrawn for view in found.silos.values()] == [0, 0]
+    page = Path("study/spring/report.html").read_text()
+    assert "SIMULATION" not in page
+    assert "Cryptographically secure and fresh" in page
+    assert not any(note.startswith("treated as public: the silos' test records") for note in found.public.notes)
+    assert sorted(json.loads(Path("study/heads.json").read_text())["heads"]) == list(SILOS)
+    assert steward.types("train", "run.toml", "--resume", "--json") == 0
+    told = json.loads(steward.out)["public"]
+    assert (told["was_finished"], told["is_simulation"], told["seed"]) == (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "expected"),
+    [
+        ([("ledgers", None)], 3, "without seeds this is a real run, and it lacks [ledgers] with silo ="),
+        ([("ledgers", None)], 3, "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`"),
+        ([("run.id", None)], 3, 'it lacks [run] id = "…"'),
+        ([("policy", None)], 3, f"it lacks [policy] {', '.join(LIMITS)}, which the silos state"),
+        ([("ledgers.b", '"b/none.db"')], 3, "b/none.db. Make one with `rpdp ledger create"),
+        ([("ledgers.b", None)], 2, "[ledgers] names a, budgets.files a, b"),
+        ([("run.seeds", "2")], 3, "a run with seeds is a simulation, which protects nobody"),
+        ([("run.method", '"minimum"')], 3, "method minimum is for simulations only"),
+        ([("run.split", '"by_seed"')], 2, "a real run has one split"),
+        ([("policy.max_local_steps", "1")], 3, "local_steps=2 (policy: at most 1)"),
+    ],
+)
+def test_what_is_no_real_run_is_refused(steward: Steward, changes: Sequence[Change], code: int, expected: str) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(*changes)) == code
+    assert expected in steward.err
+    assert not Path("study").exists()
+    assert [steward.runs(silo) for silo in SILOS] == [[], []]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_every_limit_is_stated_by_somebody(steward: Steward, limit: str) -> None:
+    """A limit that is taken from the run itself would be none."""
+    steward.creates()
+    assert steward.types("train", steward.writes((f"policy.{limit}", None))) == 3
+    told = f"this is a real run, and it lacks [policy] {limit}, which the silos state"
+    assert told in steward.err
+    assert steward.types("doctor", "run.toml") == 3
+    assert told in steward.out
+    assert steward.runs("a") == []
+    assert set(LIMITS) == set(vars(PolicySection()))
+
+
+def test_machines_get_what_is_public_apart_from_what_stays(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(), "--json") == 0
+    told = json.loads(steward.out)
+    assert set(told) == {"public", "steward"}
+    assert told["public"]["run"] == "spring"
+    assert not {"standings", "seconds"} & set(told["public"])
+    assert set(told["public"]["files"]) == {"model", "rounds", "result", "public_plan", "report_to_share"}
+    assert [one["silo"] for one in told["steward"]["standings"]] == list(SILOS)
+    assert set(told["steward"]["files"]) == {"report", "silos"}
+
+
+def test_the_public_files_of_a_real_run_tell_no_time(steward: Steward) -> None:
+    """Time inside the silos' machine depends on who was drawn; it is in the silos' own files only."""
+    steward.creates()
+    assert steward.types("train", steward.writes()) == 0
+    home = Path("study/spring")
+    public = {path.name: path.read_text() for path in home.iterdir() if path.suffix in (".json", ".jsonl", ".html")}
+    report = public.pop("report.html")
+    assert "Run time per round" in report
+    assert "Run time per round" not in public["report-share.html"]
+    assert sorted(public) == ["public-plan.json", "report-share.html", "result.json", "rounds.jsonl"]
+    found = read_result(home)
+    assert found.seconds > 0.0
+    assert all(log.seconds > 0.0 for log in found.rounds)
+    for name, text in public.items():
+        assert name.endswith(".html") or "seconds" not in text
+        assert not any(f"{seconds:.6f}" in text for seconds in (found.seconds, *(log.seconds for log in found.rounds)))
+    kept = json.loads((home / "silo" / "a" / "view.json").read_text())["time"]
+    assert kept == [found.seconds, *(log.seconds for log in found.rounds)]
+    assert (home / "silo" / "a").stat().st_mode & 0o077 == 0
+    assert steward.types("report", home, "--out", "again.html") == 0
+    assert "Run time per round" in Path("again.html").read_text()
+
+
+def test_a_simulation_tells_its_time(steward: Steward) -> None:
+    """The control: the same files of a simulation have it."""
+    assert steward.types("train", write_run(steward.home), "--out", "simulated") == 0
+    assert '"seconds"' in Path("simulated/result.json").read_text()
+    assert '"seconds"' in Path("simulated/rounds.jsonl").read_text()
+    assert "time" not in json.loads(Path("simulated/silo/a/view.json").read_text())
+
+
+def test_seeds_and_ledgers_do_not_mix_whatever_the_command(steward: Steward) -> None:
+    steward.creates()
+    path = steward.writes()
+    for command in (["train", path, "--seed", "1"], ["compare", path, "--methods", "rpdp", "--seeds", "1"]):
+        assert steward.types(*command) == 3
+        assert "a run with seeds is a simulation" in steward.err
+    assert steward.types("compare", path, "--methods", "rpdp") == 2
+    assert "a comparison simulates: give --seeds" in steward.err
+    assert steward.types("train", path, "--force") == 2
+    assert "a real run is booked for ever" in steward.err
+    assert steward.types("train", path, "--device", "cuda") == 2
+    assert "--device cuda is for simulations: a real run trains on the CPU; use --device cpu" in steward.err
+    assert steward.types("doctor", path) == 0
+    assert "a real run: secure randomness" in steward.out
+
+
+def test_a_ledger_of_simulations_is_refused(steward: Steward) -> None:
+    steward.creates("--simulation")
+    assert steward.types("train", steward.writes()) == 3
+    assert "ledgers.a: " in steward.err
+    assert "was made for simulations, for ever" in steward.err
+
+
+def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes()) == 0
+    assert steward.err.startswith("1/3")  # everybody has a full budget: nothing to tell
+    assert steward.types("train", "run.toml", "--out", "elsewhere") == 2
+    assert "run.id='spring' is in the ledger of a, b already" in steward.err
+    assert steward.types("ledger", "withdraw", "a/ledger.db", "a-7") == 0
+    later = steward.writes(("run.id", '"summer"'), name="later.toml")
+    assert steward.types("train", later, "--strict") == 3
+    assert "--strict: not every record can take part" in steward.err
+    assert "silo a: 1 left out, 39 reduced; silo b: 0 left out, 40 reduced" in steward.err
+    assert steward.runs("a") == [("spring", 3)]
+    assert steward.types("train", later, "--json") == 0
+    told = json.loads(steward.out)["steward"]["standings"]
+    assert [(one["silo"], one["left_out"], one["reduced"]) for one in told] == [("a", 1, 39), ("b", 0, 40)]
+    assert told[0]["remarks"][0].startswith("silo a: 1 record withdrawn; never drawn again. Take them out of the data")
+    assert told[1]["remarks"][0].startswith("silo b: 40 records with less left (ε = ")
+    plan = read_result(Path("study/summer")).silos["a"].plan
+    assert plan.q[7] == 0.0
+    assert (plan.q > 0.0).sum() == 39
+    assert steward.runs("a") == [("spring", 3), ("summer", 3)]
+
+
+def test_the_steward_hears_what_would_let_records_in(steward: Steward) -> None:
+    steward.creates()
+    assert steward.types("train", steward.writes(("privacy.noise_multiplier", "20"))) == 0  # q = 1 leaves something
+    assert steward.types("ledger", "lower", "b/ledger.db", "b-0", "--delta", "1.5e-4") == 0
+    later = steward.writes(("privacy.noise_multiplier", "20"), ("run.id", '"summer"'), name="later.toml")
+    assert steward.types("train", later) == 0
+    assert "silo b: 1 record with less δ left (5e-05) than the run's 0.0001; not drawn in this run." in steward.err
+    assert "With privacy.delta = 5e-05 all of them could take part; or nothing else: without a steward's" in steward.err
+
+
+def test_the_rounds_that_the_steward_hears_of_are_enough(steward: Steward) -> None:
+    assert steward.types("ledger", "keygen", "steward") == 0
+    steward.creates("--steward", "steward.pub", budgets=(1.0,))
+    assert steward.types("train", steward.writes(("privacy.noise_multiplier", "30"))) == 0
+    wanted = ("privacy.noise_multiplier", "4"), ("run.id", '"summer"')
+    assert steward.types("train", steward.writes(*wanted, ("schedule.rounds", "15")), "--strict") == 3
+    said = re.search(
+        r"instead of ([\d.]+) on average. With rounds = (\d+) a step would draw them as often", steward.err
+    )
+    assert said is not None
+    assert "or budgets raised by ε = 0.24" in steward.err
+    rounds = int(said[2])
+    assert rounds < 15
+    for more, enough in ((0, True), (1, False)):
+        path = steward.writes(*wanted, ("schedule.rounds", str(rounds + more)), name="less.toml")
+        assert steward.types("train", path, "--strict") == 3  # its full budget would now allow even more
+        less = re.search(r"with q = ([\d.]+) instead", steward.err)
+        assert less is not None
+        assert (float(less[1]) >= float(said[1])) is enough
+
+
+def test_the_real_run_of_the_docs(steward: Steward) -> None:
+    """Typed as it stands in docs/running.md."""
+    text = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
+    section = text.partition("## A real run\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```(\w+)\n(.*?)```", section, flags=re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["python", "toml", "console", "console"]
+    Path("my_clinic.py").write_text(blocks[0][1])
+    for (_, commands), name in zip(blocks[2:], ("spring", "summer"), strict=True):
+        Path("real.toml").write_text(blocks[1][1].replace('"spring"', f'"{name}"'))
+        for line in commands.splitlines():
+            program, *arguments = line.removeprefix("$ ").split()
+            assert (program, steward.types(*arguments)) == ("rpdp", 0), steward.err
+    assert "north.db: good." in steward.out
+    assert [found.name for found in sorted(Path("study").iterdir())] == ["heads.json", "spring", "summer"]

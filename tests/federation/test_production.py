@@ -119,7 +119,7 @@ def test_an_interrupted_run_goes_on_and_charges_nothing_twice(tmp_path: Path, af
 def test_a_round_that_was_charged_and_not_finished_sits_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     public = make_public(2, 3, participations=2)  # both rounds are joined for certain
     with silos(tmp_path) as made:
-        monkeypatch.setattr(made[1], "_compute", _die)
+        monkeypatch.setattr(made[1], "compute", _die)
         with pytest.raises(Stop):
             go(made, tmp_path, public=public)
     with silos(tmp_path) as made:

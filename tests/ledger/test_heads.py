@@ -119,8 +119,8 @@ def test_an_acknowledged_head_is_kept(tmp_path: Path) -> None:
         ledger.charge("run", 2, heads)
     head_file = tmp_path / "ledger.db.head"
     with Ledger.open(files(tmp_path)) as again:
-        assert again._newest is not None
-        kept = again._newest.acknowledged()
+        assert again._rollback_notes is not None
+        kept = again._rollback_notes.acknowledged()
         assert kept is not None
         assert kept.count == 2
     assert head_file.stat().st_size == 1024

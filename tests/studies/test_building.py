@@ -12,7 +12,7 @@ import torch
 from rpdp.budgets import BudgetTable
 from rpdp.errors import BudgetError, InputError, PrivacyRefusal, RpdpError
 from rpdp.methods import METHODS
-from rpdp.studies.building import TESTED, TUNED, Built, build
+from rpdp.studies.building import TESTED, TUNED, PreparedRun, build
 from rpdp.studies.execution import execute
 from rpdp.studies.study_file import StudyFile
 from tests.studies.toy import Change, write_run
@@ -26,7 +26,7 @@ FITTED: list[Change] = [("schedule.local_steps", "40"), ("privacy.noise_multipli
 LEVELS: list[Change] = [("methods.threshold.level", "1"), ("methods.uniform.level", "1")]
 
 
-def built(directory: Path, *changes: Change, method: str = "rpdp", seed: int = 1) -> Built:
+def built(directory: Path, *changes: Change, method: str = "rpdp", seed: int = 1) -> PreparedRun:
     spec = StudyFile.read(write_run(directory, *changes))
     return build(spec, spec.settings(method), seed)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+from rpdp.federation.workers import run_jobs
 from rpdp.studies import comparison
 from rpdp.studies.comparison import Comparison, compare, spread
-from rpdp.studies.job_processes import run_jobs
 from rpdp.studies.run_reports import rebuild_report
 from rpdp.studies.study_file import StudyFile
 from rpdp.studies.training_run import train

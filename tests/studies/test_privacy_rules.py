@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rpdp.federation import SiloView
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
 
 PUBLIC_FILES = ("public-plan.json", "rounds.jsonl", "model.safetensors", "result.json")
 
 
-def built_with(directory: Path, epsilon: float) -> Built:
+def built_with(directory: Path, epsilon: float) -> PreparedRun:
     """The run of a hospital whose records all allow this ε."""
     for silo in "abc":
         BudgetTable([f"{silo}-{row}" for row in range(40)], np.full(40, epsilon)).write(directory / f"{silo}.csv")

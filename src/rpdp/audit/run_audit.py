@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rpdp.audit.audit_result import AuditResult, View
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
 FORMAT = "rpdp-audit/1"
@@ -241,7 +241,7 @@ def audit_run_model(
     return ModelAudit(settings.method, found, others, advice(built.public, settings.method))
 
 
-def _built(spec: StudyFile, settings: MethodSettings, seed: int) -> Built:
+def _built(spec: StudyFile, settings: MethodSettings, seed: int) -> PreparedRun:
     if settings.method == "privacy_free":
         raise InputError("method privacy_free promises nothing, so there is nothing to audit")
     return build(spec, settings, seed)
@@ -255,7 +255,7 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def subject_of(built: Built, name: str | None = None) -> Subject:
+def subject_of(built: PreparedRun, name: str | None = None) -> Subject:
     """One silo of a run that was put together."""
     silos = {silo.name: silo for silo in built.silos}
     if name is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rpdp.federation import RoundLog
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
     from rpdp.studies.execution import MethodRun
 
 
@@ -74,7 +74,7 @@ class RoundProgress(_Bar):
         if not self._quiet:
             notes.print(spelled(f"note: {text}"), soft_wrap=True)
 
-    def begin(self, built: Built) -> None:
+    def begin(self, built: PreparedRun) -> None:
         """The federation is put together."""
         self._silos = len(built.silos)
 

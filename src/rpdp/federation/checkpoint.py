@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,8 +20,6 @@ from rpdp.federation.evaluation import Score
 from rpdp.federation.run_result import RoundLog
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
@@ -53,9 +52,9 @@ class Checkpoint:
         fresh.replace(directory / NAME)
 
     @classmethod
-    def read(cls, directory: Path) -> Checkpoint | None:
+    def read(cls, directory: str | Path) -> Checkpoint | None:
         """The checkpoint in a directory; None if there is none."""
-        path = directory / NAME
+        path = Path(directory) / NAME
         if not path.exists():
             return None
         try:
@@ -74,6 +73,19 @@ class Checkpoint:
             )
         except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
             raise InputError(f"{path}: damaged checkpoint ({error}); remove it to start anew") from None
+
+    @classmethod
+    def of_run(cls, directory: Path | None, run: str, changed: str) -> Checkpoint | None:
+        """The checkpoint in a directory, if it is of this very run; one of another run is refused.
+
+        `changed` names what may have changed, and the way out.
+        """
+        kept = None if directory is None else cls.read(directory)
+        if kept is not None and kept.run != run:
+            raise InputError(
+                f"{directory}: the checkpoint belongs to another run ({kept.run}); this one is {run}: {changed}"
+            )
+        return kept
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

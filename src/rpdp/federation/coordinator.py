@@ -144,7 +144,7 @@ class Coordinator:
             log = self._round()
             self._rounds.append(log)
             write_heads(self._heads_file, self._heads)
-            self._save()
+            self._server.checkpoint(self._identity, self._rounds, draws={}).write(self._checkpoint)
             if on_round is not None:
                 on_round(log)
         seconds = time.perf_counter() - began
@@ -306,23 +306,8 @@ class Coordinator:
             self._heads[silo] = head
 
     def _restore(self) -> None:
-        kept = Checkpoint.read(self._checkpoint)
-        if kept is None:
-            return
-        if kept.run != self._identity:
-            raise InputError(
-                f"{self._checkpoint}: the checkpoint belongs to another run ({kept.run}); this one is "
-                f"{self._identity}: its plan or starting model has changed. A changed run needs a new name"
-            )
-        server = self._server
-        for _ in kept.rounds:
-            server.announce()
-        server.values, server.backbone.state = kept.values, kept.backbone
-        server.recent.clear()
-        server.recent.extend(kept.recent)
-        self._rounds = list(kept.rounds)
-
-    def _save(self) -> None:
-        server = self._server
-        state = (server.values, tuple(server.recent), server.backbone.state)
-        Checkpoint(self._identity, *state, draws={}, rounds=tuple(self._rounds)).write(self._checkpoint)
+        changed = "its plan or starting model has changed. A changed run needs a new name"
+        kept = Checkpoint.of_run(self._checkpoint, self._identity, changed)
+        if kept is not None:
+            self._server.restore(kept)
+            self._rounds = list(kept.rounds)

@@ -53,6 +53,26 @@ def require_sharable(device: torch.device, workers: int | None) -> None:
         raise InputError(f"workers={workers} with device {device}: forked processes cannot share a GPU; use workers=1")
 
 
+def require_device(device: str, processes: int, option: str) -> None:
+    """Refuse a device that is not there, or one that forked processes cannot share.
+
+    Args:
+        device: The value of `--device`.
+        processes: How many are wanted.
+        option: The option that says so.
+    """
+    if device not in DEVICES:
+        raise InputError(f"--device {device} must be one of {', '.join(DEVICES)}")
+    if device == "cpu":
+        return
+    if not torch.cuda.is_available():
+        raise InputError("--device cuda: torch finds no CUDA device here; use --device cpu")
+    if processes > 1:
+        raise InputError(
+            f"--device cuda with {option} {processes}: forked processes cannot share a GPU; use {option} 1"
+        )
+
+
 @contextmanager
 def full_float32(device: torch.device) -> Iterator[None]:
     """Products and convolutions in float32, as on the CPU.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,6 @@ from rpdp.training import FlatModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor, nn
@@ -46,7 +46,7 @@ def require_distinct(silos: Sequence[Silo]) -> None:
         raise InputError(f"silos: the names are not unique: {', '.join(sorted(names))}")
 
 
-class LocalRun:
+class InProcessRun:
     """A run whose server and silos live in this process; the silos have admitted it.
 
     Models train and are measured on the device of the silos; the server's state is on the CPU.
@@ -59,10 +59,11 @@ class LocalRun:
         model: nn.Module,
         silos: Sequence[Silo],
         public: PublicPlan,
+        *,
         seed: int | None,
         evaluation: Evaluation | None,
         method: str,
-        checkpoint: Path | None,
+        checkpoint: str | Path | None,
         keep: Callable[[], None] | None = None,
     ) -> None:
         self._name = run
@@ -71,7 +72,7 @@ class LocalRun:
         self._public = public
         self._silos = {silo.name: silo for silo in sorted(silos, key=lambda silo: silo.name)}
         self._evaluation = evaluation
-        self._checkpoint = checkpoint
+        self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._keep = keep
         self._model = FlatModel(copy.deepcopy(model), shared_device(silos))
         self._server = Server(run, public, self._model.values.data.cpu(), list(self._silos))
@@ -86,8 +87,8 @@ class LocalRun:
             digest.update(f"{name} {silo.plan.fingerprint}\n".encode())
         return digest.hexdigest()
 
-    def go(self, workers: int | None, on_round: Callable[[RoundLog], None] | None) -> RunResult:
-        """Announce the rounds that are left, and look back."""
+    def run(self, workers: int | None, on_round: Callable[[RoundLog], None] | None) -> RunResult:
+        """Announce the rounds that are left, and collect the result."""
         began = time.perf_counter()
         self._restore()
         count = default_workers(len(self._model), len(self._silos)) if workers is None else workers
@@ -165,33 +166,23 @@ class LocalRun:
     def _restore(self) -> None:
         """Go on from a checkpoint of this very run.
 
-        Its rounds are announced again. A ledger has them charged and changes nothing; an account in memory charges them
-        with the same seeded coins.
+        The rounds before it are announced to the silos once more: a ledger has them charged and changes nothing, an
+        account in memory charges them with the same seeded coins.
         """
-        kept = None if self._checkpoint is None else Checkpoint.read(self._checkpoint)
+        changed = "plan, method, seed, starting model or budgets have changed. Use another directory, or remove it"
+        kept = Checkpoint.of_run(self._checkpoint, self._identity, changed)
         if kept is None:
             return
-        if kept.run != self._identity:
-            raise InputError(
-                f"{self._checkpoint}: the checkpoint belongs to another run ({kept.run}); this one is "
-                f"{self._identity}: plan, method, seed, starting model or budgets have changed. Use another directory, "
-                "or remove the checkpoint"
-            )
-        for _ in kept.rounds:
-            for name, announcement in self._server.announce().items():
+        for number in range(1, len(kept.rounds) + 1):
+            for name, announcement in self._server.announcements(number).items():
                 self._silos[name].begin(announcement)
-        self._server.values = kept.values
-        self._server.recent.clear()
-        self._server.recent.extend(kept.recent)
-        self._server.backbone.state = kept.backbone
+        self._server.restore(kept)
         self._draws = kept.draws
         self._rounds = list(kept.rounds)
 
     def _save(self) -> None:
         if self._checkpoint is not None:
-            server = self._server
-            kept = (server.values, tuple(server.recent), server.backbone.state, self._draws, tuple(self._rounds))
-            Checkpoint(self._identity, *kept).write(self._checkpoint)
+            self._server.checkpoint(self._identity, self._rounds, self._draws).write(self._checkpoint)
 
     def _train(
         self,
@@ -204,7 +195,7 @@ class LocalRun:
         correction: NDArray[np.float32],
     ) -> tuple[bytes, NDArray[np.int64]]:
         told = Announcement(run, plan, number, _tensor(values), None if correction is None else _tensor(correction))
-        trained = self._silos[name]._compute(told, withdrawn)  # claimed by the process that keeps the accounts
+        trained = self._silos[name].compute(told, withdrawn)  # claimed by the process that keeps the accounts
         return trained.update.to_bytes(), trained.draws
 
     def _hits(self, name: str, values: NDArray[np.float32]) -> int:

@@ -7,11 +7,12 @@ organisations each silo runs where its data are. The accounting is the same.
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
 from rpdp.federation.devices import shared_device
-from rpdp.federation.in_process import LocalRun, require_distinct
+from rpdp.federation.in_process import InProcessRun, require_distinct
 from rpdp.federation.workers import one_thread
 from rpdp.ledger.heads import NAME as HEADS
 from rpdp.ledger.heads import keep_heads, require_heads
@@ -19,7 +20,6 @@ from rpdp.sampling import Secure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from torch import nn
 
@@ -40,8 +40,8 @@ def run_production(
     run: str,
     evaluation: Evaluation | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
-    checkpoint: Path,
-    heads: Path | None = None,
+    checkpoint: str | Path,
+    heads: str | Path | None = None,
 ) -> RunResult:
     """Run the federation here, for real: what it promises is kept by the silos' ledgers.
 
@@ -65,14 +65,24 @@ def run_production(
     shared_device(silos)  # each silo refuses another than the CPU
     if not run:
         raise InputError("run='' must be a name: the ledgers know the run by it")
-    known = checkpoint / HEADS if heads is None else heads
+    known = Path(checkpoint) / HEADS if heads is None else Path(heads)
     ledgers = _ledgers(silos)
     require_heads(known, ledgers)
     with one_thread():
         for silo in silos:
             silo.admit(run, public, model, loss, Secure())
-        keep = partial(keep_heads, known, ledgers)
-        return LocalRun(run, model, silos, public, None, evaluation, "rpdp", checkpoint, keep).go(1, on_round)
+        rounds = InProcessRun(
+            run,
+            model,
+            silos,
+            public,
+            seed=None,
+            evaluation=evaluation,
+            method="rpdp",
+            checkpoint=checkpoint,
+            keep=partial(keep_heads, known, ledgers),
+        )
+        return rounds.run(1, on_round)
 
 
 def _ledgers(silos: Sequence[Silo]) -> dict[str, Ledger]:

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from rpdp.federation.backbones import Weighted, make_backbone
+from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.messages import Announcement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from rpdp.federation.messages import Update
+    from rpdp.federation.run_result import RoundLog
     from rpdp.planning import PublicPlan
 
 ABSURD = 1e6
@@ -61,14 +65,28 @@ class Server:
             return self.recent[0]
         return torch.stack([values.double() for values in self.recent]).mean(dim=0).to(self.values.dtype)
 
+    def checkpoint(self, run: str, rounds: Sequence[RoundLog], draws: Mapping[str, NDArray[np.int64]]) -> Checkpoint:
+        """The state after a round; `run` identifies the run together with what it started from."""
+        state = (self.values, tuple(self.recent), self.backbone.state)
+        return Checkpoint(run, *state, dict(draws), tuple(rounds))
+
+    def restore(self, kept: Checkpoint) -> None:
+        """Go on from a checkpoint: model, averaged models, backbone and number of rounds as they were."""
+        self.round = len(kept.rounds)
+        self.values, self.backbone.state = kept.values, kept.backbone
+        self.recent.clear()
+        self.recent.extend(kept.recent)
+
     def announce(self) -> dict[str, Announcement]:
         """Begin the next round: what each silo is told."""
         self.round += 1
+        return self.announcements(self.round)
+
+    def announcements(self, number: int) -> dict[str, Announcement]:
+        """What each silo is told of a round, from the model as it is now."""
+        plan, values = self.public.fingerprint, self.values
         return {
-            silo: Announcement(
-                self.run, self.public.fingerprint, self.round, self.values, self.backbone.correction(silo)
-            )
-            for silo in self.silos
+            silo: Announcement(self.run, plan, number, values, self.backbone.correction(silo)) for silo in self.silos
         }
 
     def collect(self, updates: Iterable[Update]) -> dict[str, str]:

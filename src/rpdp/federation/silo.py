@@ -175,23 +175,36 @@ class Silo:
                 f"silo {self.name}: device {self.device} is for simulations; a real run trains on the CPU, where no "
                 "record can stop it"
             )
-        before = {status.run: status for status in self.account.status().runs}
-        self.policy.require(public, len(before.keys() - {run}))
-        self._require_member(public)
+        plan = self.preview(run, public)
         if public.model_fingerprint not in (None, model_fingerprint(module)):
             raise PrivacyRefusal(f"silo {self.name}: the plan is for another model than the one at hand", Reason.MODEL)
         kernel = self._kernel(copy.deepcopy(module), loss)
-        if run in before:
-            plan = self._resumed(run, public)
-        else:
-            left = self.account.left(self.budgets, self.policy.lifetime_delta)
-            plan = self.planner(public, self.budgets.ids, left)
-            self._require_honest(plan, public)
+        announced = self._announced(run)
+        if announced is None:
             self.account.reserve(run, plan, _rounds_to_join(public, randomness.child("rounds to join")))
         self._run = _Run(run, plan, kernel, randomness)
-        if run in before and before[run].announced:
-            self._run.accountant.charge(before[run].announced)
+        if announced:
+            self._run.accountant.charge(announced)
         return plan
+
+    def preview(self, run: str, public: PublicPlan) -> SiloPlan:
+        """The plan that `admit` would reserve for this run now; nothing is reserved.
+
+        Of a run that was admitted before, it is the plan that was reserved then. Refused for the same reasons as
+        admission: policy, membership, a planner that states too low a cost.
+        """
+        runs = {status.run for status in self.account.status().runs}
+        self.policy.require(public, len(runs - {run}))
+        self._require_member(public)
+        if run in runs:
+            return self._resumed(run, public)
+        plan = self.planner(public, self.budgets.ids, self.account.left(self.budgets, self.policy.lifetime_delta))
+        self._require_honest(plan, public)
+        return plan
+
+    def _announced(self, run: str) -> int | None:
+        """How many rounds of an admitted run were announced; None for a run that was never admitted."""
+        return next((status.announced for status in self.account.status().runs if status.run == run), None)
 
     @property
     def joined(self) -> tuple[int, ...]:
@@ -227,7 +240,7 @@ class Silo:
         Before every step `in_time` is asked; if it says no, `TooLate` is raised and the round sits out.
         """
         self.claim(announcement)
-        return self._compute(announcement, in_time=in_time)
+        return self.compute(announcement, in_time=in_time)
 
     def claim(self, announcement: Announcement) -> None:
         """Take the right to train a round that `begin` opened; there is one, and only for the announced model."""
@@ -241,15 +254,16 @@ class Silo:
         del run.open[announcement.round]
         run.training.add(announcement.round)
 
-    def _compute(
+    def compute(
         self,
         announcement: Announcement,
         withdrawn: Sequence[int] | NDArray[np.int64] = (),
         in_time: Callable[[], bool] = lambda: True,
     ) -> TrainedRound:
-        """The work of a claimed round, which may be done in a forked worker; changes no account.
+        """The work of a claimed round; it changes no account, so a forked worker may do it.
 
-        `withdrawn` are records not to draw, beside those the account knows of: in a forked worker it knows no news.
+        `withdrawn` are records not to draw, in addition to those that the account knows of: the copy of the account in
+        a forked worker does not hear of later withdrawals.
         """
         run = self._admitted()
         training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))

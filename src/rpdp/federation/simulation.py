@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rpdp.checks import require_count
+from rpdp.errors import PrivacyRefusal
 from rpdp.federation.devices import full_float32, require_sharable, shared_device
-from rpdp.federation.in_process import LocalRun, require_distinct
+from rpdp.federation.in_process import InProcessRun, require_distinct
 from rpdp.federation.workers import one_thread
+from rpdp.planning import Status
 from rpdp.sampling import Seeded
 
 if TYPE_CHECKING:
@@ -23,8 +25,24 @@ if TYPE_CHECKING:
     from rpdp.federation.evaluation import Evaluation
     from rpdp.federation.run_result import RoundLog, RunResult
     from rpdp.federation.silo import Silo
-    from rpdp.planning import PublicPlan
+    from rpdp.planning import PublicPlan, SiloPlan
     from rpdp.training import PerRecordLoss
+
+
+def require_participants(plans: Sequence[SiloPlan], method: str) -> None:
+    """Refuse a run of pure noise: nobody can pay for a draw, and free draws (within δ) would not fill a batch."""
+    if any(bool((plan.cost > 0.0).any()) or plan.expected_batch >= 1.0 for plan in plans):
+        return
+    short = sum(int((plan.status == Status.DELTA_TOO_SMALL).sum()) for plan in plans)
+    total, public = sum(map(len, plans)), plans[0].public
+    why = (
+        f"the lifetime δ of {short:,} of {total:,} records is below the run's δ = {public.delta:g}: use a smaller "
+        "privacy.delta, or a larger lifetime δ"
+        if short
+        else f"all {total:,} budgets are below what {public.schedule.describe()} at σ = {public.noise_multiplier:.4g} "
+        "cost: use fewer rounds or local steps, more noise, or a lower level"
+    )
+    raise PrivacyRefusal(f"method {method}: no record could take part, nothing was released; {why}")
 
 
 def simulate(
@@ -38,7 +56,7 @@ def simulate(
     method: str = "rpdp",
     workers: int | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
 ) -> RunResult:
     """Run the whole federation here. **A simulation**: seeded, so nothing is protected.
 
@@ -64,4 +82,8 @@ def simulate(
     with one_thread(), full_float32(device):
         for silo in silos:
             silo.admit(run, public, model, loss, Seeded(seed).child("silo", silo.name))
-        return LocalRun(run, model, silos, public, seed, evaluation, method, checkpoint).go(workers, on_round)
+        require_participants([silo.plan for silo in silos], method)
+        rounds = InProcessRun(
+            run, model, silos, public, seed=seed, evaluation=evaluation, method=method, checkpoint=checkpoint
+        )
+        return rounds.run(workers, on_round)

@@ -143,11 +143,29 @@ def make_pool(jobs: dict[str, Job], workers: int) -> Pool:
     return Forked(jobs, workers) if workers > 1 else InProcess(jobs)
 
 
+def run_jobs(jobs: Sequence[Callable[[], None]], workers: int, on_done: Callable[[int], None]) -> None:
+    """Run all jobs, a few at a time; the first error ends the rest and is raised here.
+
+    A job leaves its result in files. With one worker jobs run in this process, one after the other.
+    """
+    count = min(workers, len(jobs)) if hasattr(os, "fork") else 1
+    pool = make_pool({"job": lambda index: jobs[index]()}, count)
+    try:
+        pool.map("job", [(index,) for index in range(len(jobs))], lambda index, _: on_done(index))
+    finally:
+        pool.close()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
 def default_workers(parameters: int, silos: int) -> int:
     """As many as there are cores and silos; one for tiny models, and where forking after CUDA would fail."""
     if parameters < 2_000 or torch.cuda.is_available() or not hasattr(os, "fork"):
         return 1
-    return max(1, min(silos, len(os.sched_getaffinity(0))))
+    return max(1, min(silos, cores()))
 
 
 def fork_context() -> multiprocessing.context.ForkContext:

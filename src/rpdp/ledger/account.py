@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from rpdp.errors import PrivacyRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from rpdp.accounting import Schedule
     from rpdp.budgets import BudgetTable, RecordBudgets
     from rpdp.ledger.store.chain import PublicHead
     from rpdp.planning import SiloPlan
@@ -60,6 +61,29 @@ class AccountStatus:
     is_simulation: bool
     records: int
     runs: tuple[RunStatus, ...]
+
+
+def joins_round(
+    schedule: Schedule,
+    number: int,
+    joined_before: int,
+    rounds_to_join: Collection[int] | None,
+    coin: Callable[[], bool],
+) -> bool:
+    """Whether a silo joins a round: the one rule for coins, caps and exactly-k rounds, in memory and on disk.
+
+    Args:
+        schedule: Of the run; a cap counts the rounds joined so far.
+        number: The round.
+        joined_before: How many earlier rounds were joined.
+        rounds_to_join: Drawn at admission where the schedule says "exactly k"; else None.
+        coin: Draws the coin of this round.
+    """
+    if rounds_to_join is not None:
+        return number in rounds_to_join
+    heads = coin()  # drawn even when the cap is reached: whether a coin is drawn must not depend on earlier ones
+    cap = schedule.max_participations
+    return heads and (cap is None or joined_before < cap)
 
 
 class Account(ABC):

@@ -6,46 +6,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import pyarrow as pa
 
 from rpdp.budgets import RecordBudgets
-from rpdp.budgets.validation import LARGEST_EPSILON
 from rpdp.errors import BudgetError, InputError
 from rpdp.ledger.account import Account, AccountStatus, Charge
-from rpdp.ledger.ledger_base import OpenedLedger
 from rpdp.ledger.past_standing import standing_before
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.standing import Standing
-from rpdp.ledger.stewardship.actions import Action
 from rpdp.ledger.stewardship.pruning import prune
+from rpdp.ledger.stewardship.steward_actions import StewardActions
 from rpdp.ledger.store import crash_points as points
 from rpdp.ledger.store.creation import create_files, new_records
 from rpdp.ledger.store.roster import ABSENT, Roster
 from rpdp.ledger.store.run_book import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable
     from rpdp.ledger.progress_callback import Progress
-    from rpdp.ledger.stewardship.actions import ActionKind
+    from rpdp.ledger.stewardship.actions import Action
     from rpdp.ledger.stewardship.pruning import Updates
-    from rpdp.ledger.stewardship.steward_keys import StewardKey, StewardPublicKey
+    from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
     from rpdp.ledger.store.chain import PublicHead
     from rpdp.ledger.store.creation import Kind
-    from rpdp.ledger.store.units import FloatArray
     from rpdp.planning import SiloPlan
 
-    Budget = float | NDArray[np.float64] | None
 
-
-_FEW = 64
-"""So many records are looked up one by one."""
-
-
-class Ledger(OpenedLedger, Account):
+class Ledger(StewardActions, Account):
     """The `Account` that a hospital can answer for.
 
     Guarantee: when `reserve`, `charge` or `store` returns, what it did is on the disk; when it raises, nothing was
@@ -67,8 +58,8 @@ class Ledger(OpenedLedger, Account):
     """Whether `_standing` is that of a run, which no look at another table may replace."""
 
     def _begin_writing(self) -> None:
-        self._fold()
-        self.inbox.clear(self._folder.booked)
+        self._book_pending()
+        self.inbox.clear(self._action_book.booked)
 
     @classmethod
     def create(
@@ -117,7 +108,7 @@ class Ledger(OpenedLedger, Account):
         with self._turn:
             try:
                 if self.is_writer:
-                    self.inbox.clear(self._folder.booked)
+                    self.inbox.clear(self._action_book.booked)
             finally:
                 super().close()
 
@@ -127,7 +118,7 @@ class Ledger(OpenedLedger, Account):
         """What is left of the smaller of each record's budget in force here and its budget in the table."""
         with self._turn:
             if self.is_writer:
-                self._fold()
+                self._book_pending()
             return self.standing(budgets.ids).left(budgets.per_record(lifetime_delta))
 
     def reserve(
@@ -157,10 +148,10 @@ class Ledger(OpenedLedger, Account):
             pending = self.pending()
             with self._writing():
                 points.reached("charge: begun")
-                self._folder.book(pending)
+                self._action_book.book(pending)
                 charge = self.runs.charge(run, number, coin)
             points.reached("charge: committed")
-            self._folded(pending)
+            self._booked(pending)
             self._noted()
             points.reached("charge: head noted")
             return charge
@@ -259,45 +250,6 @@ class Ledger(OpenedLedger, Account):
                 self.database.shrink()
         return gone
 
-    def withdraw(self, records: Sequence[str] = (), *, subjects: Sequence[str] = (), reason: str = "") -> Action:
-        """Take records out for good: never drawn again from the next local step on, nothing refunded.
-
-        Works beside a run that holds the writer, as `lower_budgets` and `raise_budgets` do.
-        """
-        hashes = [self._known(records)] if records else []
-        hashes += [self._of_subject(subject) for subject in subjects]
-        if not hashes:
-            raise InputError("name at least one record or subject to withdraw")
-        together = np.unique(np.concatenate(hashes), axis=0)
-        unchanged = np.full(len(together), np.nan)
-        return self.submit(Action("withdraw", self.id, together, unchanged, unchanged, reason=reason))
-
-    def lower_budgets(
-        self, records: Sequence[str], epsilon: Budget = None, delta: Budget = None, *, reason: str = ""
-    ) -> Action:
-        """Lower budgets, each to the smaller of old and new. Below what is reserved: never drawn again."""
-        return self.submit(self._change("lower", records, epsilon, delta, reason))
-
-    def raise_budgets(
-        self,
-        records: Sequence[str],
-        epsilon: Budget = None,
-        delta: Budget = None,
-        *,
-        key: StewardKey,
-        reason: str = "",
-    ) -> Action:
-        """Raise budgets, each to the larger of old and new, with the steward's signature."""
-        return self.submit(self._change("raise", records, epsilon, delta, reason).signed(key))
-
-    def submit(self, action: Action) -> Action:
-        """Put a steward action into the inbox: durable and in force when this returns, booked by the writer."""
-        if action.ledger != self.id:
-            raise InputError(f"the action is for ledger {action.ledger[:12]}…, this is {self.id[:12]}…")
-        action.require_signature(self.steward)
-        self.inbox.submit(action)
-        return action
-
     # Inside
 
     def _require_unknown(self, budgets: BudgetTable, roster: Roster, people: Roster | None) -> None:
@@ -316,77 +268,19 @@ class Ledger(OpenedLedger, Account):
                     "more records would stretch it. Lower the budgets of the old ones, and name a new subject"
                 )
 
-    def _known(self, records: Sequence[str]) -> NDArray[np.uint64]:
-        """The hashes of records, all of them in the ledger."""
-        if len(set(records)) != len(records):
-            raise InputError("a record is named twice")
-        hashes = self.key.records(pa.chunked_array([pa.array(list(records), pa.string())]))
-        with self.reading():
-            if len(records) > _FEW:
-                places = self.records.places(Roster(hashes))
-                unknown = np.setdiff1d(np.arange(len(records)), places)
-            else:
-                unknown = np.flatnonzero([self.records.find(one) is None for one in hashes])
-        if unknown.size:
-            raise InputError(
-                f"{unknown.size:,} of {len(records):,} records are not in the ledger, {records[unknown[0]]!r} first; "
-                "ids are compared exactly. Nothing was changed"
-            )
-        return hashes
-
-    def _of_subject(self, subject: str) -> NDArray[np.uint64]:
-        wanted = self.key.subjects(pa.chunked_array([pa.array([subject], pa.string())]))
-        with self.reading():
-            found = self.records.of_subject(wanted)
-        if not len(found):
-            raise InputError(f"no record of subject {subject!r} is in the ledger; nothing was changed")
-        return found
-
-    def _change(self, kind: ActionKind, records: Sequence[str], epsilon: Budget, delta: Budget, reason: str) -> Action:
-        if epsilon is None and delta is None:
-            raise InputError("give a new epsilon, a new delta, or both")
-        size = (len(records),)
-        given = [np.asarray(np.nan if value is None else value, dtype=np.float64) for value in (epsilon, delta)]
-        if any(value.shape not in ((), size) for value in given):
-            raise InputError(f"give one budget for all {len(records):,} records, or one for each")
-        new = [np.broadcast_to(value, size).copy() for value in given]
-        for name, values, most in (("epsilon", new[0], LARGEST_EPSILON), ("delta", new[1], 1.0)):
-            if not (np.isnan(values) | ((values >= 0.0) & (values <= most))).all():
-                raise InputError(f"{name} must lie between 0 and {most:g}")
-        hashes = self._known(records)
-        self._require_direction(kind, records, Roster(hashes), new[0], new[1])
-        return Action(kind, self.id, hashes, new[0], new[1], reason=reason)
-
-    def _require_direction(
-        self, kind: ActionKind, records: Sequence[str], roster: Roster, epsilon: FloatArray, delta: FloatArray
-    ) -> None:
-        """Refuse to lower a budget upwards, or to raise it downwards."""
-        with self.reading():
-            standing = Standing(self.records, roster, self.records.places(roster), self.actions())
-        sign = 1.0 if kind == "lower" else -1.0
-        for name, new, now_in_force in (("ε", epsilon, standing.epsilon), ("δ", delta, standing.delta)):
-            wrong = np.flatnonzero(sign * new > sign * now_in_force)
-            if wrong.size:
-                first = int(wrong[0])
-                other = {"lower": "raise", "raise": "lower"}[kind]
-                raise InputError(
-                    f"record {records[first]!r} has {name} = {now_in_force[first]:g}; {new[first]:g} would {other} it. "
-                    f"Nothing was changed; use `rpdp ledger {other}` for that"
-                )
-
-    def _fold(self) -> None:
+    def _book_pending(self) -> None:
         """Book what lies in the inbox."""
         pending = self.pending()
         if pending:
             with self._writing():
-                self._folder.book(pending)
-                points.reached("fold: booked")
-            self._folded(pending)
+                self._action_book.book(pending)
+                points.reached("actions: booked")
+            self._booked(pending)
             self._noted()
 
-    def _folded(self, actions: list[Action]) -> None:
+    def _booked(self, actions: list[Action]) -> None:
         """Actions are committed: they count from here on as booked."""
-        self._folder.done(actions)
+        self._action_book.done(actions)
         if self._standing is not None and actions:
             self._standing.apply(actions)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.ledger.progress_callback import silent
-from rpdp.ledger.stewardship.action_booking import Folder
+from rpdp.ledger.stewardship.action_booking import ActionBook
 from rpdp.ledger.stewardship.inbox import Inbox
 from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
 from rpdp.ledger.store.chain import Chain, PublicHead
@@ -18,7 +18,7 @@ from rpdp.ledger.store.database import Database
 from rpdp.ledger.store.ledger_files import LedgerFiles
 from rpdp.ledger.store.record_keys import RecordKey
 from rpdp.ledger.store.record_store import RecordStore
-from rpdp.ledger.store.rollback import Newest
+from rpdp.ledger.store.rollback import RollbackNotes
 from rpdp.ledger.store.run_book import RunBook
 from rpdp.ledger.store.schema import DAMAGED
 from rpdp.ledger.store.writer_lock import WriterLock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from rpdp.ledger.inspection.explanation import Story
+    from rpdp.ledger.inspection.explanation import Explanation
     from rpdp.ledger.inspection.overview import Overview
     from rpdp.ledger.inspection.verification import Verification
     from rpdp.ledger.progress_callback import Progress
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.store.creation import Kind
 
 
-class OpenedLedger:
+class LedgerBase:
     """The parts of a ledger, opened for reading or writing; see `Ledger`.
 
     Attributes:
@@ -59,7 +59,7 @@ class OpenedLedger:
         self._key_path = self.files.key if key is None else Path(key)
         self._turn = threading.RLock()
         self._lock = WriterLock(self.files.lock) if writable and self.files.database.exists() else None
-        self._newest: Newest | None = None
+        self._rollback_notes: RollbackNotes | None = None
         try:
             self.database = Database(self.files.database, writable=writable, vfs=vfs)
         except BaseException:
@@ -82,13 +82,13 @@ class OpenedLedger:
         except (StopIteration, LookupError, ValueError, TypeError) as error:
             raise PrivacyRefusal(f"{self.files.database} has no beginning ({error!r}); {DAMAGED}") from None
         self.inbox = Inbox(self.files.inbox, self.id, self.steward, needed=writable)
-        self._newest = Newest(self.files.newest, self.id)
+        self._rollback_notes = RollbackNotes(self.files.rollback_notes, self.id)
         with self.database.snapshot():
             if acknowledged is not None:
                 self.chain.require(acknowledged, self.id)
             if writable:
                 self.chain.require_end()
-                self._require_noted(self._newest, acknowledged)
+                self._require_noted(self._rollback_notes, acknowledged)
 
     def _take_over(self) -> None:
         """What the file holds, first of all what was fixed for ever at creation."""
@@ -103,16 +103,16 @@ class OpenedLedger:
         self._key_check = str(facts["key_check"])
         self.records = RecordStore(self.database)
         self.runs = RunBook(self.database, self.chain, self.records)
-        self._folder = Folder(self.database, self.chain, self.steward)
+        self._action_book = ActionBook(self.database, self.chain, self.steward)
 
     def _begin_writing(self) -> None:
         """What a writer does first."""
 
-    def _require_noted(self, newest: Newest, acknowledged: PublicHead | None) -> None:
+    def _require_noted(self, newest: RollbackNotes, acknowledged: PublicHead | None) -> None:
         if not newest.exists and acknowledged is None:
             raise PrivacyRefusal(
-                f"{self.files.newest} is missing, so nobody can tell whether this ledger is the newest. Put it back; "
-                "if it is lost, open the ledger once with the head that the server has acknowledged"
+                f"{self.files.rollback_notes} is missing, so nobody can tell whether this ledger is the newest. Put it "
+                "back; if it is lost, open the ledger once with the head that the server has acknowledged"
             )
         newest.require(self.chain, self.database)
         newest.note(self.chain, acknowledged)
@@ -128,8 +128,8 @@ class OpenedLedger:
 
     def _shut(self) -> None:
         with self._turn:
-            if self._newest is not None:
-                self._newest.close()
+            if self._rollback_notes is not None:
+                self._rollback_notes.close()
             self.database.close()
             self._unlock()
 
@@ -156,15 +156,15 @@ class OpenedLedger:
                 self.chain.reload()
                 self.records.reload()
                 self.runs.forget()
-                self._folder.reload()
+                self._action_book.reload()
             yield
 
-    def explain(self, record: str) -> Story:
+    def explain(self, record: str) -> Explanation:
         """The story of one record."""
-        from rpdp.ledger.inspection.explanation import story_of
+        from rpdp.ledger.inspection.explanation import explanation_of
 
         with self.reading():
-            return story_of(self, record)
+            return explanation_of(self, record)
 
     def overview(self, progress: Progress = silent) -> Overview:
         """The ledger in numbers: kind, records, groups, runs."""
@@ -177,8 +177,8 @@ class OpenedLedger:
         """Recompute everything from the raw events; every discrepancy is listed."""
         from rpdp.ledger.inspection.verification import verify
 
-        assert self._newest is not None
-        notes = self._newest.notes()
+        assert self._rollback_notes is not None
+        notes = self._rollback_notes.notes()
         with self.reading():
             return verify(self, notes, progress)
 
@@ -198,13 +198,13 @@ class OpenedLedger:
     @property
     def acknowledged(self) -> PublicHead | None:
         """The newest head that a server has acknowledged, as it is kept beside the ledger."""
-        assert self._newest is not None
-        return self._newest.acknowledged()
+        assert self._rollback_notes is not None
+        return self._rollback_notes.acknowledged()
 
     def require_newest(self, notes: list[dict[str, Any]]) -> None:
         """Refuse a ledger that is older than a state noted beside it before it was read."""
-        assert self._newest is not None
-        self._newest.require(self.chain, self.database, notes)
+        assert self._rollback_notes is not None
+        self._rollback_notes.require(self.chain, self.database, notes)
 
     @property
     def key(self) -> RecordKey:
@@ -220,11 +220,11 @@ class OpenedLedger:
 
     def booked_actions(self, before: int | None = None) -> list[Action]:
         """Steward actions that are in the chain, in their order: all, or those before an event."""
-        return self._folder.actions(before)
+        return self._action_book.actions(before)
 
     def pending(self) -> list[Action]:
         """Steward actions that are in force and not booked yet."""
-        return self.inbox.pending(self._folder.booked)
+        return self.inbox.pending(self._action_book.booked)
 
     # Writing
 
@@ -242,8 +242,8 @@ class OpenedLedger:
 
     def _noted(self, acknowledged: PublicHead | None = None) -> None:
         """What was committed is the newest state from here on."""
-        assert self._newest is not None
-        self._newest.note(self.chain, acknowledged)
+        assert self._rollback_notes is not None
+        self._rollback_notes.note(self.chain, acknowledged)
 
     def _require_writer(self) -> None:
         if not self.is_writer:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rpdp.budgets import RecordBudgets
 from rpdp.errors import InputError, PlanError, PrivacyRefusal
-from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus
+from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus, joins_round
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +28,6 @@ class _Run:
     announced: int = 0
     joined: set[int] = field(default_factory=set)
     outbox: dict[int, bytes] = field(default_factory=dict)
-
-    def flip(self, number: int, coin: Callable[[], bool]) -> bool:
-        if self.rounds_to_join is not None:
-            return number in self.rounds_to_join
-        cap = self.plan.public.schedule.max_participations
-        heads = coin()
-        return heads and (cap is None or len(self.joined) < cap)
 
 
 class MemoryAccount(Account):
@@ -75,12 +68,14 @@ class MemoryAccount(Account):
     def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
         """Charge a round, once."""
         held = self._held(run)
-        rounds = held.plan.public.schedule.rounds
-        if not 1 <= number <= rounds:
-            raise PrivacyRefusal(f"round {number} of run {run!r} is not one of the {rounds} that were admitted")
+        schedule = held.plan.public.schedule
+        if not 1 <= number <= schedule.rounds:
+            raise PrivacyRefusal(
+                f"round {number} of run {run!r} is not one of the {schedule.rounds} that were admitted"
+            )
         if number <= held.announced:
             return Charge(number, number in held.joined, is_new=False)
-        joined = held.flip(number, coin)
+        joined = joins_round(schedule, number, len(held.joined), held.rounds_to_join, coin)
         held.announced = number
         if joined:
             held.joined.add(number)

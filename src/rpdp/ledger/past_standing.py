@@ -11,11 +11,11 @@ from rpdp.ledger.store.roster import ABSENT
 from rpdp.ledger.store.units import DELTA_SHIFT, rounded_up
 
 if TYPE_CHECKING:
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.store.run_book import Admission
 
 
-def standing_before(ledger: OpenedLedger, admission: Admission, now: Standing) -> Standing:
+def standing_before(ledger: LedgerBase, admission: Admission, now: Standing) -> Standing:
     """The records of a standing as they were before this admission: without it, and without what came later."""
     earlier = Standing(ledger.records, now.roster, now.places, ledger.booked_actions(before=admission.seq))
     for later in ledger.runs.admissions():

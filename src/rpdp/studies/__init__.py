@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rpdp.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from rpdp.studies.building import Built as Built
+    from rpdp.studies.building import PreparedRun as PreparedRun
     from rpdp.studies.building import build as build
     from rpdp.studies.comparison import Comparison as Comparison
     from rpdp.studies.comparison import compare as compare
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rpdp.studies.tuning import tune as tune
 
 _HOME_OF = {
-    "Built": "rpdp.studies.building",
+    "PreparedRun": "rpdp.studies.building",
     "Comparison": "rpdp.studies.comparison",
     "MethodSettings": "rpdp.studies.study_file",
     "StudyFile": "rpdp.studies.study_file",

@@ -7,16 +7,16 @@ released here, and everything that can be found wrong before the first round is.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rpdp.accounting import Accountant, Schedule, calibrate_noise
-from rpdp.errors import BudgetError, InputError, PrivacyRefusal
+from rpdp.errors import InputError
 from rpdp.federation import Evaluation, Policy, Silo, UnprotectedSilo, model_fingerprint
 from rpdp.methods import method_named
-from rpdp.planning import PublicPlan, Status, assign_allowed
+from rpdp.planning import PublicPlan, assign_allowed
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.study_budgets import declared, load_budgets
 from rpdp.studies.study_data import Source, load_source, make_model
@@ -38,7 +38,7 @@ TESTED = "treated as public: the silos' test records, on which accuracy is measu
 
 
 @dataclass(frozen=True)
-class Built:
+class PreparedRun:
     """A federation before its first round.
 
     Attributes:
@@ -49,7 +49,6 @@ class Built:
         model: Where training starts.
         silos: Ready to admit the plan.
         public: The plan.
-        plans: What the silos are going to plan. Sensitive.
         evaluation: Test records, if there are any.
     """
 
@@ -60,8 +59,12 @@ class Built:
     model: nn.Module
     silos: list[Silo]
     public: PublicPlan
-    plans: Mapping[str, SiloPlan]
     evaluation: Evaluation | None
+
+    @cached_property
+    def plans(self) -> Mapping[str, SiloPlan]:
+        """What each silo would reserve if it admitted the plan now, or has reserved for this run. Sensitive."""
+        return {silo.name: silo.preview(self.spec.run.id or "", self.public) for silo in self.silos}
 
 
 def build(
@@ -70,7 +73,7 @@ def build(
     seed: int | None,
     ledgers: Mapping[str, Ledger] | None = None,
     device: str = "cpu",
-) -> Built:
+) -> PreparedRun:
     """Put a federation together, and refuse what cannot run.
 
     With ledgers it is a real run: no seed, no measure on the silos' own test records, and nothing that is refused here
@@ -93,11 +96,8 @@ def build(
     silos = _silos(spec, source, budgets, _silo_class(method), public, planner, ledgers or {}, device)
     require_private(model)
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
-    plans = {silo.name: _planned(silo, public, planner, spec.run.id) for silo in silos}
-    if ledgers is None:
-        _require_somebody(plans, settings.method)
     evaluation = Evaluation(tests, source.correct) if is_tested else None
-    return Built(spec, settings, seed, source, model, silos, public, plans, evaluation)
+    return PreparedRun(spec, settings, seed, source, model, silos, public, evaluation)
 
 
 @lru_cache(maxsize=64)
@@ -171,22 +171,18 @@ def _silos(
     device: str,
 ) -> list[Silo]:
     policy = _policy(spec, public)
-    try:
-        return [
-            kind(
-                name,
-                held.train,
-                budgets[name],
-                policy=policy,
-                record_ids=held.ids,
-                account=ledgers.get(name),
-                planner=planner,
-                device=device,
-            )
-            for name, held in source.silos.items()
-        ]
-    except BudgetError as error:
-        raise BudgetError(f"{spec.path}: budgets.files: {error}") from None
+    return [
+        kind(
+            name,
+            held.train,
+            budgets[name],
+            policy=policy,
+            account=ledgers.get(name),
+            planner=planner,
+            device=device,
+        )
+        for name, held in source.silos.items()
+    ]
 
 
 def _silo_class(method: Method) -> type[Silo]:
@@ -197,30 +193,3 @@ def _policy(spec: StudyFile, public: PublicPlan) -> Policy:
     """The silos' limits: those of the file, and this plan itself where it names none, which only a simulation may."""
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
     return replace(Policy.of(public), **given)
-
-
-def _planned(silo: Silo, public: PublicPlan, planner: Planner, run: str | None) -> SiloPlan:
-    """What the silo is going to plan when it admits the plan, or has planned when it admitted this run."""
-    before = {status.run for status in silo.account.status().runs}
-    silo.policy.require(public, len(before - {run}))
-    if run in before:
-        allowed = silo.budgets.per_record(silo.policy.lifetime_delta)
-        return silo.account.resume(run, silo.budgets.ids, allowed)
-    return planner(public, silo.budgets.ids, silo.account.left(silo.budgets, silo.policy.lifetime_delta))
-
-
-def _require_somebody(plans: Mapping[str, SiloPlan], method: str) -> None:
-    """Refuse a run of noise: nobody can pay for a draw, and free draws (within δ) would not fill a batch either."""
-    if any(bool((plan.cost > 0.0).any()) or plan.expected_batch >= 1.0 for plan in plans.values()):
-        return
-    short = sum(int((plan.status == Status.DELTA_TOO_SMALL).sum()) for plan in plans.values())
-    total = sum(len(plan) for plan in plans.values())
-    public = next(iter(plans.values())).public
-    why = (
-        f"the lifetime δ of {short:,} of {total:,} records is below the run's δ = {public.delta:g}: use a smaller "
-        "privacy.delta, or a larger lifetime δ"
-        if short
-        else f"all {total:,} budgets are below what {public.schedule.describe()} at σ = {public.noise_multiplier:.4g} "
-        "cost: use fewer rounds or local steps, more noise, or a lower level"
-    )
-    raise PrivacyRefusal(f"method {method}: no record could take part, nothing was released; {why}")

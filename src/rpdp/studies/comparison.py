@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError
-from rpdp.federation.workers import default_workers
+from rpdp.federation.workers import cores, default_workers, run_jobs
 from rpdp.methods import method_named
-from rpdp.studies.execution import MethodRun, build_cell, execute
-from rpdp.studies.job_processes import cores, run_jobs
-from rpdp.studies.run_directory import is_finished, read_result, write_result
+from rpdp.studies.building import build
+from rpdp.studies.execution import MethodRun, execute
+from rpdp.studies.run_directory import STUDY_FILE, is_finished, read_result, write_result
 from rpdp.studies.run_reports import write_reports
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rpdp.federation import RunResult
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
 FORMAT = "rpdp-comparison/1"
@@ -127,7 +127,8 @@ def run_cells(
     missing = [cell for cell, home in homes.items() if not is_finished(home)]
     if not missing:
         return
-    tiny = _is_tiny(build_cell(spec, missing[0]))  # what is wrong shows here, once, before any process is started
+    # Built once here, so that a wrong setting shows before any process is started.
+    tiny = _is_tiny(build(spec, missing[0].settings, missing[0].seed))
     inside = 1 if tiny else workers
     beside = min(len(missing), workers or cores()) if tiny else 1
     done = len(homes) - len(missing)
@@ -144,14 +145,14 @@ def run_cells(
     run_jobs([job(cell) for cell in missing], beside, finished)
 
 
-def _is_tiny(built: Built) -> bool:
+def _is_tiny(built: PreparedRun) -> bool:
     """Whether several workers would only be in each other's way in one run of this model."""
     parameters = sum(value.numel() for value in built.model.parameters() if value.requires_grad)
     return default_workers(parameters, len(built.silos)) == 1
 
 
 def _run_cell(spec: StudyFile, cell: MethodRun, home: Path, workers: int | None, *, keep_silos: bool) -> None:
-    built = build_cell(spec, cell)
+    built = build(spec, cell.settings, cell.seed)
     write_result(execute(built, workers=workers), built.model, home, keep_silos=keep_silos)
 
 
@@ -192,4 +193,4 @@ def _write(spec: StudyFile, compared: Comparison, homes: dict[MethodRun, Path]) 
     ]
     text = json.dumps({**table_json(compared), "cells": cells}, indent=2, ensure_ascii=False)
     (compared.directory / NAME).write_text(text + "\n", encoding="utf-8")
-    (compared.directory / "run.toml").write_text(spec.text, encoding="utf-8")
+    (compared.directory / STUDY_FILE).write_text(spec.text, encoding="utf-8")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from rpdp.errors import RpdpError
-from rpdp.studies.building import Built, build
+from rpdp.federation.simulation import require_participants
+from rpdp.studies.building import PreparedRun, build
 from rpdp.studies.real_run import run_id
 from rpdp.studies.study_data import load_source, make_model
 
@@ -72,7 +73,7 @@ def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination
     done.add(fit or [])
     if fit is None or done.exit_code:
         return done
-    built: Built | None = _stage(done, "budgets and plan", lambda: build(spec, settings, seed))
+    built: PreparedRun | None = _stage(done, "budgets and plan", lambda: _planned(spec, settings, seed))
     if built is None:
         return done
     for look in (examinations.budgets, examinations.plan, examinations.resources, examinations.machine):
@@ -80,6 +81,13 @@ def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination
     if spec.ledgers is not None:
         _stage(done, "real run", lambda: run_id(spec, settings.method))
     return done
+
+
+def _planned(spec: StudyFile, settings: MethodSettings, seed: int) -> PreparedRun:
+    """The run with the plans that its silos would make; refused if nobody could take part."""
+    built = build(spec, settings, seed)
+    require_participants(list(built.plans.values()), settings.method)
+    return built
 
 
 def _stage(done: Examination, topic: str, work: Callable[[], Result]) -> Result | None:

@@ -15,11 +15,10 @@ import numpy as np
 import torch
 
 from rpdp.federation.messages import Announcement
-from rpdp.federation.workers import default_workers, one_thread
+from rpdp.federation.workers import cores, default_workers, one_thread
 from rpdp.sampling import Seeded
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.doctor import DoctorFinding as Finding
-from rpdp.studies.job_processes import cores
 from rpdp.training import FlatModel, SlowKernelWarning, check_model, make_kernel
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from rpdp.federation import Silo
     from rpdp.federation.local_training import LocalTraining
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_data import SiloSource, Source
 
 _KERNELS = {
@@ -95,7 +94,7 @@ def model(module: nn.Module, source: Source) -> list[Finding]:
     return found
 
 
-def budgets(built: Built) -> Iterator[Finding]:
+def budgets(built: PreparedRun) -> Iterator[Finding]:
     """Budgets that will never be used, and why."""
     summaries = {name: plan.summary() for name, plan in built.plans.items()}
     total = sum(len(plan) for plan in built.plans.values())
@@ -125,7 +124,7 @@ def budgets(built: Built) -> Iterator[Finding]:
         yield Finding("warning", "budgets", message, "they add next to nothing to the model")
 
 
-def plan(built: Built) -> Iterator[Finding]:
+def plan(built: PreparedRun) -> Iterator[Finding]:
     """σ, what a batch holds, and how much of a step is signal."""
     public = built.public
     curve = f"cost at q = 1: ε = {public.curve.largest_cost:.4g} ({public.accountant})"
@@ -148,7 +147,7 @@ def plan(built: Built) -> Iterator[Finding]:
             yield Finding("warning", "promise", note)
 
 
-def resources(built: Built) -> Iterator[Finding]:
+def resources(built: PreparedRun) -> Iterator[Finding]:
     """Time and memory, from one measured local step."""
     largest = max(built.silos, key=lambda silo: built.plans[silo.name].expected_batch)
     with one_thread():
@@ -171,7 +170,7 @@ def resources(built: Built) -> Iterator[Finding]:
         yield Finding("ok", "memory", message)
 
 
-def machine(built: Built) -> Iterator[Finding]:
+def machine(built: PreparedRun) -> Iterator[Finding]:
     """Randomness, threads, and where the results go."""
     run = built.spec.run
     if run.is_production:
@@ -188,7 +187,7 @@ def machine(built: Built) -> Iterator[Finding]:
         yield Finding("warning", "output", f"{output} is not empty", "use --out, --resume or --force")
 
 
-def _step_seconds(built: Built, silo: Silo) -> float:
+def _step_seconds(built: PreparedRun, silo: Silo) -> float:
     """The median of three rounds of one local step each, on a copy; nothing of it is kept."""
     one = replace(built.public, schedule=replace(built.public.schedule, local_steps=1))
     plan = replace(built.plans[silo.name], public=one)
@@ -206,7 +205,7 @@ def _step_seconds(built: Built, silo: Silo) -> float:
     return statistics.median(times)
 
 
-def _evaluation_seconds(built: Built) -> float:
+def _evaluation_seconds(built: PreparedRun) -> float:
     if built.evaluation is None:
         return 0.0
     flat = FlatModel(copy.deepcopy(built.model))
@@ -216,7 +215,7 @@ def _evaluation_seconds(built: Built) -> float:
     return time.perf_counter() - began
 
 
-def _workers(built: Built) -> int:
+def _workers(built: PreparedRun) -> int:
     given = built.spec.run.workers
     parameters = sum(value.numel() for value in built.model.parameters() if value.requires_grad)
     return given or default_workers(parameters, len(built.silos))

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError, RpdpError
-from rpdp.federation import run_production, simulate
-from rpdp.studies.building import Built, build
-from rpdp.studies.own_code import digest_of_code, digest_of_layers
+from rpdp.federation import simulate
+from rpdp.studies.own_code import digest_of_code, digest_of_product
 from rpdp.training import SlowKernelWarning
 
 if TYPE_CHECKING:
@@ -21,20 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rpdp.federation import RoundLog, RunResult
+    from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_file import MethodSettings, StudyFile
-
-_LAYERS = (
-    "accounting",
-    "baselines",
-    "budgets",
-    "experiments",
-    "federation",
-    "ledger",
-    "planning",
-    "sampling",
-    "training",
-)
-"""What results depend on: what other code computed is not used again."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class MethodRun:
 
 
 def execute(
-    built: Built,
+    built: PreparedRun,
     *,
     workers: int | None,
     on_round: Callable[[RoundLog], None] | None = None,
@@ -60,7 +47,7 @@ def execute(
 ) -> RunResult:
     """Run a federation that was built; `on_remark` is told once if a slow kernel has to be used."""
     assert built.seed is not None
-    with _stopped(), _told_once(on_remark):
+    with _simulation_errors(), slow_kernel_remarks(on_remark):
         return simulate(
             built.model,
             built.source.loss,
@@ -75,32 +62,8 @@ def execute(
         )
 
 
-def execute_for_real(
-    built: Built,
-    *,
-    run: str,
-    on_round: Callable[[RoundLog], None] | None,
-    on_remark: Callable[[str], None] | None,
-    checkpoint: Path,
-    heads: Path,
-) -> RunResult:
-    """Run a federation whose silos stand on ledgers."""
-    with _stopped_for_real(), _told_once(on_remark):
-        return run_production(
-            built.model,
-            built.source.loss,
-            built.silos,
-            built.public,
-            run=run,
-            evaluation=built.evaluation,
-            on_round=on_round,
-            checkpoint=checkpoint,
-            heads=heads,
-        )
-
-
 @contextmanager
-def _stopped() -> Iterator[None]:
+def _simulation_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # torch, in somebody's model or with somebody's numbers
@@ -108,7 +71,7 @@ def _stopped() -> Iterator[None]:
 
 
 @contextmanager
-def _stopped_for_real() -> Iterator[None]:
+def real_run_errors() -> Iterator[None]:
     """Without the words of torch, which may quote data."""
     try:
         yield
@@ -120,7 +83,7 @@ def _stopped_for_real() -> Iterator[None]:
 
 
 @contextmanager
-def _told_once(tell: Callable[[str], None] | None) -> Iterator[None]:
+def slow_kernel_remarks(tell: Callable[[str], None] | None) -> Iterator[None]:
     """Warnings about slow kernels as remarks, each once, whatever the number of silos."""
     told = set[str]()
     show = warnings.showwarning
@@ -138,11 +101,6 @@ def _told_once(tell: Callable[[str], None] | None) -> Iterator[None]:
         yield
 
 
-def build_cell(spec: StudyFile, cell: MethodRun, device: str = "cpu") -> Built:
-    """Build the federation of a cell."""
-    return build(spec, cell.settings, cell.seed, device=device)
-
-
 def _essence(spec: StudyFile) -> dict[str, Any]:
     """Everything in a study file that a result depends on, and the code and budgets that it names."""
     parts = {
@@ -154,7 +112,7 @@ def _essence(spec: StudyFile) -> dict[str, Any]:
         silo: hashlib.sha256((spec.directory / file).read_bytes()).hexdigest()
         for silo, file in (spec.budgets.files or {}).items()
     }
-    return {**parts, "split": spec.run.split, "code": code, "files": files, "rpdp": digest_of_layers(_LAYERS)}
+    return {**parts, "split": spec.run.split, "code": code, "files": files, "rpdp": digest_of_product()}
 
 
 def _plain(value: object) -> Any:

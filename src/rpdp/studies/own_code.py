@@ -9,7 +9,7 @@ import hashlib
 import importlib
 import inspect
 import sys
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,12 +75,11 @@ def digest_of_code(reference: str, directory: Path) -> str:
     return "" if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()
 
 
-@lru_cache(maxsize=8)
-def digest_of_layers(layers: tuple[str, ...]) -> str:
-    """A hash of the version of rpdp and of all modules below these folders of it."""
+@cache
+def digest_of_product() -> str:
+    """A hash of the version of rpdp and of all its modules: results of other code are not used again."""
     home = Path(rpdp.__file__).parent
     digest = hashlib.sha256(rpdp.__version__.encode())
-    for layer in layers:
-        for path in sorted((home / layer).rglob("*.py")):
-            digest.update(f"\n{path.relative_to(home)}\n".encode() + path.read_bytes())
+    for path in sorted(home.rglob("*.py")):
+        digest.update(f"\n{path.relative_to(home)}\n".encode() + path.read_bytes())
     return digest.hexdigest()

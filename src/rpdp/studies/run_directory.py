@@ -1,5 +1,6 @@
 """A finished run as files: a public part, and below `silo/` what stays with each silo.
 
+    study.toml            what the run was begun with
     public-plan.json      the plan
     rounds.jsonl          a line per round, as the server saw it
     model.safetensors     the final model, parameter by parameter
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 FORMAT = "rpdp-run/1"
 PLAN, ROUNDS, MODEL, RESULT = "public-plan.json", "rounds.jsonl", "model.safetensors", "result.json"
 SILOS, VIEW = "silo", "view.json"
+STUDY_FILE = "study.toml"
+_FORMER_STUDY_FILE = "run.toml"
+"""Its name in directories that release 0.1 wrote."""
 
 
 def write_result(result: RunResult, model: nn.Module, directory: Path, *, keep_silos: bool = True) -> None:
@@ -78,6 +82,12 @@ def summary(result: RunResult) -> dict[str, Any]:
         "plan": result.public.fingerprint,
         "notes": list(result.public.notes),
     }
+
+
+def study_file_in(directory: Path) -> Path:
+    """The study file that a run or comparison was begun with; it need not exist."""
+    former = directory / _FORMER_STUDY_FILE
+    return former if former.is_file() else directory / STUDY_FILE
 
 
 def is_finished(directory: Path) -> bool:

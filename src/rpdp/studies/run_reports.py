@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from rpdp.errors import InputError
 from rpdp.methods import METHODS
 from rpdp.report import ReportFacts, write_report
-from rpdp.studies.run_directory import RESULT, read_result
+from rpdp.studies.run_directory import RESULT, read_result, study_file_in
 from rpdp.studies.study_file import StudyFile
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def rebuild_report(directory: Path, edition: Edition, out: Path, sections: Seque
     """The report of a finished run or comparison, made again, with further sections."""
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")
-    spec = StudyFile.read(directory / "run.toml")
+    spec = StudyFile.read(study_file_in(directory))
     write_report(_results(directory), out, edition=edition, facts=facts_of(spec), sections=sections)
     return out
 

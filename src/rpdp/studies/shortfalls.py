@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rpdp.federation import Silo
     from rpdp.ledger import Ledger
     from rpdp.planning import PublicPlan, SiloPlan
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
 
     Numbers = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Shortfall:
     remarks: tuple[str, ...]
 
 
-def standings(built: Built, ledgers: Mapping[str, Ledger]) -> list[Shortfall]:
+def standings(built: PreparedRun, ledgers: Mapping[str, Ledger]) -> list[Shortfall]:
     """Where the records of every silo stand before this run."""
     return [_standing(silo, ledgers[silo.name], built.plans[silo.name]) for silo in built.silos]
 

@@ -32,7 +32,16 @@ def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) ->
         wrong = {"missing": missing, "unknown": spare}
         listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in wrong.items() if names)
         raise BudgetError(f"{spec.path}: budgets.files must name exactly the silos {', '.join(silos)}; {listed}")
-    return {name: BudgetTable.read(spec.directory / files[name]) for name in silos}
+    return {name: _read(spec, name, files[name], held.ids) for name, held in silos.items()}
+
+
+def _read(spec: StudyFile, silo: str, file: str, ids: Sequence[str]) -> BudgetTable:
+    """The budgets of one silo, in the order of its records."""
+    table = BudgetTable.read(spec.directory / file)
+    try:
+        return table.arranged(ids)
+    except BudgetError as error:
+        raise BudgetError(f"{spec.path}: budgets.files: silo {silo}: {error}") from None
 
 
 def drawn_budgets(spec: StudyFile, silo: str, ids: Sequence[str], seed: int = 0) -> BudgetTable:

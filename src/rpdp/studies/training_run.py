@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
+from rpdp.federation import run_production
 from rpdp.federation.checkpoint import NAME as CHECKPOINT_FILE
 from rpdp.federation.checkpoint import Checkpoint
+from rpdp.federation.devices import require_device
 from rpdp.studies.building import build
-from rpdp.studies.device_option import require_device
-from rpdp.studies.execution import MethodRun, build_cell, execute, execute_for_real
+from rpdp.studies.execution import execute, real_run_errors, slow_kernel_remarks
 from rpdp.studies.real_run import heads_of, opened_ledgers, run_id
 from rpdp.studies.run_directory import (
     MODEL,
@@ -25,9 +26,11 @@ from rpdp.studies.run_directory import (
     RESULT,
     ROUNDS,
     SILOS,
+    STUDY_FILE,
     append_round,
     is_finished,
     read_result,
+    study_file_in,
     write_result,
     write_rounds,
 )
@@ -40,13 +43,12 @@ if TYPE_CHECKING:
 
     from rpdp.federation import RoundLog, RunResult
     from rpdp.ledger import Ledger
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
     from rpdp.studies.shortfalls import Shortfall
     from rpdp.studies.study_file import MethodSettings
 
-RUN_FILE = "run.toml"
 CHECKPOINT = "checkpoint"
-_OURS = (RUN_FILE, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHECKPOINT)
+_OURS = (STUDY_FILE, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def train(
     strict: bool = False,
     workers: int | None = None,
     device: str = "cpu",
-    on_begin: Callable[[Built], None] | None = None,
+    on_begin: Callable[[PreparedRun], None] | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
     on_remark: Callable[[str], None] | None = None,
 ) -> TrainedRun:
@@ -112,17 +114,25 @@ def train(
             built = build(spec, settings, None, ledgers)
             found = _tell_steward(built, ledgers, run, on_remark, strict=strict)
         else:
-            built = build_cell(spec, MethodRun(settings, seed), device)
+            built = build(spec, settings, seed, device=device)
         if on_begin is not None:
             on_begin(built)
         recorder = _Recorder(directory, built, on_round)
-        result = (
-            execute_for_real(
-                built, run=run, on_round=recorder, on_remark=on_remark, checkpoint=checkpoint, heads=heads_of(spec)
-            )
-            if seed is None
-            else execute(built, workers=workers, on_round=recorder, on_remark=on_remark, checkpoint=checkpoint)
-        )
+        if seed is not None:
+            result = execute(built, workers=workers, on_round=recorder, on_remark=on_remark, checkpoint=checkpoint)
+        else:
+            with real_run_errors(), slow_kernel_remarks(on_remark):
+                result = run_production(
+                    built.model,
+                    built.source.loss,
+                    built.silos,
+                    built.public,
+                    run=run,
+                    evaluation=built.evaluation,
+                    on_round=recorder,
+                    checkpoint=checkpoint,
+                    heads=heads_of(spec),
+                )
         recorder.begin()
         write_result(result, built.model, directory)
     write_reports(result, directory, spec)
@@ -147,7 +157,7 @@ def _checked(
 
 
 def _tell_steward(
-    built: Built, ledgers: Mapping[str, Ledger], run: str, tell: Callable[[str], None] | None, *, strict: bool
+    built: PreparedRun, ledgers: Mapping[str, Ledger], run: str, tell: Callable[[str], None] | None, *, strict: bool
 ) -> tuple[Shortfall, ...]:
     """Who gets less than their budgets allow. A run that was admitted before is what it is."""
     if any(status.run == run for ledger in ledgers.values() for status in ledger.status().runs):
@@ -177,12 +187,12 @@ def prepare(directory: Path, spec: StudyFile, *, resume: bool, force: bool) -> N
             f"{directory} holds {state} already; choose another directory (--out), go on with the run that is there "
             "(--resume), or remove it (--force)"
         )
-    elif not (directory / RUN_FILE).is_file():
+    elif not study_file_in(directory).is_file():
         if not can_resume(directory):
-            raise InputError(f"{directory} holds no run to go on with: {RUN_FILE} is missing")
-    elif not StudyFile.read(directory / RUN_FILE).same_run(spec):
+            raise InputError(f"{directory} holds no run to go on with: {STUDY_FILE} is missing")
+    elif not StudyFile.read(study_file_in(directory)).same_run(spec):
         raise InputError(
-            f"{spec.path} is not the study file that {directory} was begun with (see {directory / RUN_FILE}); "
+            f"{spec.path} is not the study file that {directory} was begun with (see {study_file_in(directory)}); "
             "use another directory, or --force to begin anew"
         )
 
@@ -206,7 +216,7 @@ def _require_same(found: RunResult, settings: MethodSettings, seed: int | None, 
 class _Recorder:
     """Writes down every round; the first one also writes what the run began with."""
 
-    def __init__(self, directory: Path, built: Built, on_round: Callable[[RoundLog], None] | None) -> None:
+    def __init__(self, directory: Path, built: PreparedRun, on_round: Callable[[RoundLog], None] | None) -> None:
         self._directory = directory
         self._built = built
         self._on_round = on_round
@@ -224,7 +234,7 @@ class _Recorder:
             return
         spec, directory = self._built.spec, self._directory
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / RUN_FILE).write_text(spec.text, encoding="utf-8")
+        study_file_in(directory).write_text(spec.text, encoding="utf-8")
         self._built.public.write(directory / PLAN)
         kept = Checkpoint.read(directory / CHECKPOINT)
         write_rounds(directory, kept.rounds[:-1] if kept is not None else (), with_time=self._built.seed is not None)

@@ -159,10 +159,10 @@ def raising(error: Exception) -> Any:
 @pytest.mark.parametrize(
     ("where", "failure"),
     [
-        ("_compute", raising(RuntimeError("CUDA out of memory"))),
-        ("_compute", raising(MemoryError())),
-        ("_compute", raising(KeyError("record 17"))),
-        ("_compute", raising(TimeoutError("not this agent's"))),
+        ("compute", raising(RuntimeError("CUDA out of memory"))),
+        ("compute", raising(MemoryError())),
+        ("compute", raising(KeyError("record 17"))),
+        ("compute", raising(TimeoutError("not this agent's"))),
         ("claim", raising(AssertionError())),
         ("finish", full_disk),
         ("store", full_disk),

@@ -44,7 +44,7 @@ class Failing(Local):
 
     def __init__(self, folder: Path, making: Mapping[str, Making], chance: float) -> None:
         super().__init__({})
-        self._folder, self._making, self._chance = folder, making, chance
+        self._action_book, self._making, self._chance = folder, making, chance
         self._random = random.Random(5)  # noqa: S311  # which silos fail in the test
         self._opened: dict[str, ExitStack] = {}
         self.failed: Counter[str] = Counter()
@@ -55,7 +55,7 @@ class Failing(Local):
 
     def start(self, name: str) -> None:
         self._opened[name] = ExitStack()
-        self.agents[name] = self._opened[name].enter_context(opened(self._folder, self._making[name]))
+        self.agents[name] = self._opened[name].enter_context(opened(self._action_book, self._making[name]))
 
     def close(self) -> None:
         for stack in self._opened.values():
@@ -84,7 +84,7 @@ class Failing(Local):
         def fail(*_: object, **__: object) -> None:
             raise Killed if how == "killed" else RuntimeError("out of memory")
 
-        agent.silo._compute = fail  # type: ignore[method-assign, assignment]
+        agent.silo.compute = fail  # type: ignore[method-assign, assignment]
         try:
             return answer()
         except Killed:
@@ -92,7 +92,7 @@ class Failing(Local):
             self.start(address)
             return Frame({"kind": "unreachable"})
         finally:
-            vars(agent.silo).pop("_compute")
+            vars(agent.silo).pop("compute")
 
 
 @dataclass

@@ -62,7 +62,7 @@ def test_a_round_that_a_killed_agent_left_sits_out(tmp_path: Path, monkeypatch: 
 
     with opened(tmp_path, MAKING) as agent:
         told(agent, admission(PUBLIC))
-        monkeypatch.setattr(agent.silo, "_compute", die)
+        monkeypatch.setattr(agent.silo, "compute", die)
         monkeypatch.setattr(agent.silo, "train", die)
         with pytest.raises(Killed):
             told(agent, announcement(PUBLIC, 1))

@@ -113,7 +113,7 @@ def test_rounds_sat_out_and_failed_leave_at_the_public_time(monkeypatch: pytest.
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as broken:
-        broken.setattr(agent.silo, "_compute", fail)
+        broken.setattr(agent.silo, "compute", fail)
         assert took(fake, agent, announcement(PUBLIC, 2)) == ("sat-out", AFTER)
     assert took(fake, agent, announcement(PUBLIC, 1)) == ("sat-out", AFTER)  # it was missed
     assert took(fake, agent, admission(PUBLIC)) == ("admitted", AFTER)
@@ -325,5 +325,5 @@ def test_an_error_of_ours_in_training_is_no_refusal(monkeypatch: pytest.MonkeyPa
     def diverge(*_: object, **__: object) -> None:
         raise RpdpError("the model became NaN")
 
-    monkeypatch.setattr(agent.silo, "_compute", diverge)
+    monkeypatch.setattr(agent.silo, "compute", diverge)
     assert told(agent, announcement(PUBLIC, 1)).kind == "sat-out"

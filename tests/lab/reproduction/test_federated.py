@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rpdp_lab.reproduction.cell import Profile
 
     from rpdp.federation import RunResult
-    from rpdp.studies.building import Built
+    from rpdp.studies.building import PreparedRun
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -79,7 +79,7 @@ def test_a_method_that_breaks_promises_is_seen() -> None:
 def test_the_silos_train_on_the_device_of_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def noted(built: Built, *, workers: int | None) -> RunResult:
+    def noted(built: PreparedRun, *, workers: int | None) -> RunResult:
         seen.append(({str(silo.device) for silo in built.silos}, workers))
         return execute(built, workers=workers)
 

@@ -154,7 +154,7 @@ FEDERATION = (
         "federation/silo.py",
         "        stored = self.begin(announcement)\n        if isinstance(stored, Update):\n            return stored\n"
         "        return self.finish(self.train(announcement)) if stored else None\n",
-        "        trained = self._compute(announcement)\n"
+        "        trained = self.compute(announcement)\n"
         "        stored = self.begin(announcement)\n        if isinstance(stored, Update):\n            return stored\n"
         "        if stored:\n            self.claim(announcement)\n"
         "        return self.finish(trained) if stored else None\n",

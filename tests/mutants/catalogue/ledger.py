@@ -122,7 +122,7 @@ LEDGER = (
         "rule 9",
         "ledger/memory.py",
         "            return Charge(number, number in held.joined, is_new=False)\n",
-        "            return Charge(number, held.flip(number, coin), is_new=False)\n",
+        "            return Charge(number, coin(), is_new=False)\n",
         (f"{_MEMORY}test_the_same_round_again_gets_the_same_answer_and_no_coin",),
     ),
     Mutant(
@@ -136,9 +136,9 @@ LEDGER = (
     Mutant(
         "cap-not-enforced",
         "section 4",
-        "ledger/store/run_book.py",
-        "        return heads and (cap is None or self.joined < cap)\n",
-        "        return heads and (cap is None or self.joined <= cap)\n",
+        "ledger/account.py",
+        "    return heads and (cap is None or joined_before < cap)\n",
+        "    return heads and (cap is None or joined_before <= cap)\n",
         (f"{_SUITE}test_after_the_cap_a_silo_sits_out",),
     ),
     Mutant(
@@ -153,16 +153,16 @@ LEDGER = (
         "cap-counts-finished-rounds-only",
         "section 4",
         "ledger/memory.py",
-        "        return heads and (cap is None or len(self.joined) < cap)\n",
-        "        return heads and (cap is None or len(self.outbox) < cap)\n",
+        "joins_round(schedule, number, len(held.joined), held.rounds_to_join, coin)",
+        "joins_round(schedule, number, len(held.outbox), held.rounds_to_join, coin)",
         (f"{_MEMORY}test_after_the_cap_a_silo_sits_out",),
     ),
     Mutant(
         "another-round-than-drawn-is-joined",
         "section 4",
-        "ledger/store/run_book.py",
-        "            return number in self.admission.rounds_to_join\n",
-        "            return self.joined < len(self.admission.rounds_to_join)\n",
+        "ledger/account.py",
+        "        return number in rounds_to_join\n",
+        "        return joined_before < len(rounds_to_join)\n",
         (f"{_SUITE}test_exactly_the_drawn_rounds_are_joined_and_no_coin_is_thrown",),
     ),
     Mutant(

@@ -80,7 +80,7 @@ def _run(
     any_version: bool,
     as_json: bool,
 ) -> None:
-    from rpdp.studies.job_processes import cores
+    from rpdp.federation.workers import cores
     from rpdp_lab.reproduction.cell import require_profile
     from rpdp_lab.reproduction.engine import run_cells
     from rpdp_lab.reproduction.suites import suites_named

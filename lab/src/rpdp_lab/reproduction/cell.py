@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rpdp.errors import InputError
-from rpdp.studies.own_code import digest_of_layers
+from rpdp.studies.own_code import digest_of_product
 
 Profile = Literal["quick", "cpu", "full"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -143,7 +143,7 @@ class CellResult:
 
 def code_digest() -> str:
     """A hash of the code that results depend on: what other code computed is computed again."""
-    return digest_of_layers(_LAYERS)
+    return digest_of_product()
 
 
 def require_profile(name: str) -> Profile:

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rpdp.studies.device_option import require_device
-from rpdp.studies.job_processes import run_jobs
+from rpdp.federation.devices import require_device
+from rpdp.federation.workers import run_jobs
 from rpdp_lab.data.data_files import DataError
 from rpdp_lab.reproduction.cell import PROFILES, Cell, CellResult, code_digest
 

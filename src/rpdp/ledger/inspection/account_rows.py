@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.stewardship.actions import Action
     from rpdp.ledger.store.record_store import Chunk
@@ -85,7 +85,7 @@ class IndexedAction:
         touched |= self._roster.find(hashes) != ABSENT
 
 
-def accounts_of(ledger: OpenedLedger, chunk: Chunk, actions: Sequence[IndexedAction]) -> Accounts:
+def accounts_of(ledger: LedgerBase, chunk: Chunk, actions: Sequence[IndexedAction]) -> Accounts:
     """The accounts of one chunk."""
     hashes = ledger.records.hashes(chunk)
     epsilon, delta = ledger.records.budgets(chunk)
@@ -95,7 +95,7 @@ def accounts_of(ledger: OpenedLedger, chunk: Chunk, actions: Sequence[IndexedAct
     return Accounts(hashes, epsilon, delta, *ledger.records.totals(chunk), withdrawn)
 
 
-def all_accounts(ledger: OpenedLedger, progress: Progress) -> Iterator[Accounts]:
+def all_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[Accounts]:
     """The accounts of all records."""
     actions = [IndexedAction(action) for action in ledger.actions()]
     for chunk in ledger.records.chunks:

@@ -12,14 +12,14 @@ from rpdp.ledger.inspection.account_rows import IndexedAction, accounts_of
 from rpdp.ledger.store.record_keys import as_bytes
 
 if TYPE_CHECKING:
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.stewardship.actions import Action
     from rpdp.ledger.store.record_store import Chunk
     from rpdp.ledger.store.run_book import Admission
 
 
 @dataclass(frozen=True)
-class RunStory:
+class RunExplanation:
     """What one run took from a record.
 
     Attributes:
@@ -48,7 +48,7 @@ class RunStory:
 
 
 @dataclass(frozen=True)
-class Story:
+class Explanation:
     """All that the ledger knows of a record."""
 
     record: str
@@ -64,7 +64,7 @@ class Story:
     withdrawn: bool
     switched_off: bool
     changes: tuple[str, ...]
-    runs: tuple[RunStory, ...]
+    runs: tuple[RunExplanation, ...]
 
     @property
     def text(self) -> str:
@@ -86,7 +86,7 @@ class Story:
         return "\n".join(lines)
 
 
-def story_of(ledger: OpenedLedger, record: str) -> Story:
+def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
     """Look up one record; reads a few rows, whatever the size of the ledger."""
     hashed = ledger.key.record(record)
     found = ledger.records.find(hashed)
@@ -99,7 +99,7 @@ def story_of(ledger: OpenedLedger, record: str) -> Story:
     about = [action for action in ledger.actions() if (action.hashes == hashed).all(axis=1).any()]
     accounts = accounts_of(ledger, chunk, [IndexedAction(action) for action in about])
     first_epsilon, first_delta = ledger.records.budgets(chunk)
-    return Story(
+    return Explanation(
         record,
         as_bytes(hashed).hex(),
         float(first_epsilon[row]),
@@ -130,7 +130,7 @@ def _change(action: Action, row: int) -> str:
     return f"On {action.at} its budget was {word} to {' and '.join(parts)}{reason}."
 
 
-def _run(ledger: OpenedLedger, admission: Admission, chunk: Chunk, row: int) -> RunStory:
+def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int) -> RunExplanation:
     members = ledger.runs.members
     classes = members.classes(admission.seq, admission.classes)
     index = members.index(admission.seq, chunk, classes)
@@ -138,7 +138,7 @@ def _run(ledger: OpenedLedger, admission: Admission, chunk: Chunk, row: int) -> 
     status = ledger.runs.status_of(admission)
     q, active = float(classes.q[number]), int(classes.active[number])
     joined = sum(1 for round_number in status.joined if round_number <= active)
-    return RunStory(
+    return RunExplanation(
         admission.run,
         admission.at,
         q,
@@ -152,7 +152,7 @@ def _run(ledger: OpenedLedger, admission: Admission, chunk: Chunk, row: int) -> 
     )
 
 
-def _told(run: RunStory) -> str:
+def _told(run: RunExplanation) -> str:
     if run.q == 0.0:
         return f"Run {run.run} ({run.admitted}): it sat out and spent nothing."
     rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} joined with it"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rpdp.ledger.inspection.account_rows import Accounts
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
 
 ENDINGS = (".csv", ".json")
@@ -32,7 +32,7 @@ _FLAGS = ("withdrawn", "is_off")
 _PERSONAL = ("action", "reason", "signature", "sha256")
 
 
-def export(ledger: OpenedLedger, path: Path, *, without_ids: bool, progress: Progress) -> int:
+def export(ledger: LedgerBase, path: Path, *, without_ids: bool, progress: Progress) -> int:
     """Write all accounts; how many."""
     if path.suffix not in ENDINGS:
         raise InputError(f"{path}: the name must end in {' or '.join(ENDINGS)}")
@@ -47,7 +47,7 @@ def _columns(*, without_ids: bool) -> list[str]:
     return [*([] if without_ids else ["record_hash"]), *_NUMBERS, *_FLAGS]
 
 
-def _rows(ledger: OpenedLedger, progress: Progress, *, without_ids: bool) -> Iterator[list[Any]]:
+def _rows(ledger: LedgerBase, progress: Progress, *, without_ids: bool) -> Iterator[list[Any]]:
     if not without_ids:
         for accounts in all_accounts(ledger, progress):
             hashes = as_bytes(accounts.hashes).hex()
@@ -78,7 +78,7 @@ def _write_csv(file: TextIO, rows: Iterator[list[Any]], *, without_ids: bool) ->
     return count
 
 
-def _write_json(file: TextIO, ledger: OpenedLedger, rows: Iterator[list[Any]], *, without_ids: bool) -> int:
+def _write_json(file: TextIO, ledger: LedgerBase, rows: Iterator[list[Any]], *, without_ids: bool) -> int:
     head = {
         "ledger": ledger.id,
         "kind": ledger.kind,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.ledger.account import RunStatus
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.chain import PublicHead
 
@@ -98,7 +98,7 @@ class _Sums:
         return tuple(found)
 
 
-def overview_of(ledger: OpenedLedger, progress: Progress) -> Overview:
+def overview_of(ledger: LedgerBase, progress: Progress) -> Overview:
     """Look at every account once."""
     kept = updates_kept(ledger.database)
     sums = _Sums()
@@ -138,7 +138,7 @@ def _count(group: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.in
     return np.bincount(group[chosen], minlength=len(EDGES) + 1)
 
 
-def _runs(ledger: OpenedLedger) -> tuple[RunOverview, ...]:
+def _runs(ledger: LedgerBase) -> tuple[RunOverview, ...]:
     found = []
     for admission, status in zip(ledger.runs.admissions(), ledger.runs.status(), strict=True):
         classes = ledger.runs.members.classes(admission.seq, admission.classes)

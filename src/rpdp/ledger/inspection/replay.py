@@ -15,7 +15,7 @@ from rpdp.ledger.store.units import DELTA_SHIFT, fits_delta, fits_epsilon, round
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.chain import Event
     from rpdp.ledger.store.record_store import Chunk
@@ -30,7 +30,7 @@ class _Booking:
     classes: Classes
 
 
-def replay_accounts(ledger: OpenedLedger, progress: Progress) -> Iterator[str]:
+def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     """Every record's budget in force and bookings, event by event, against the ledger's totals."""
     history: list[tuple[int, IndexedAction | _Booking]] = []
     for action_seq, action in zip(_seqs(ledger, "withdraw", "lower", "raise"), ledger.booked_actions(), strict=True):
@@ -51,12 +51,12 @@ def replay_accounts(ledger: OpenedLedger, progress: Progress) -> Iterator[str]:
             yield f"run {admission.run!r}: {found:,} records can be drawn, its event says {admission.drawn:,}"
 
 
-def _seqs(ledger: OpenedLedger, *kinds: str) -> list[int]:
+def _seqs(ledger: LedgerBase, *kinds: str) -> list[int]:
     return [event.seq for event in ledger.chain.events(*kinds)]
 
 
 def _replay_chunk(
-    ledger: OpenedLedger, chunk: Chunk, history: list[tuple[int, IndexedAction | _Booking]], drawn: dict[int, int]
+    ledger: LedgerBase, chunk: Chunk, history: list[tuple[int, IndexedAction | _Booking]], drawn: dict[int, int]
 ) -> Iterator[str]:
     hashes = ledger.records.hashes(chunk)
     epsilon, delta = ledger.records.budgets(chunk)
@@ -100,7 +100,7 @@ def _was_changed(
     return changed
 
 
-def replay_rounds(ledger: OpenedLedger) -> Iterator[str]:
+def replay_rounds(ledger: LedgerBase) -> Iterator[str]:
     """Rounds in their order, coins within the plan, releases only of joined rounds."""
     runs: dict[str, _Rounds] = {}
     for event in ledger.chain.events():

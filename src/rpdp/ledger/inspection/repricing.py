@@ -22,7 +22,7 @@ from rpdp.ledger.inspection.attacker import provable_delta
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.run_book import Admission
     from rpdp.ledger.store.sampling_classes import Classes
@@ -35,7 +35,7 @@ MOST_PRICED, MOST_ATTACKED = 1024, 128
 """More different q than this are checked against the price of the next smaller one among so many: cost rises with q."""
 
 
-def reprice(ledger: OpenedLedger, progress: Progress) -> Iterator[str]:
+def reprice(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     """All runs of a ledger."""
     admissions = ledger.runs.admissions()
     for number, admission in enumerate(admissions):

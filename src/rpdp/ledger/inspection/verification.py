@@ -33,7 +33,7 @@ from rpdp.ledger.store.database import expected_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rpdp.ledger.ledger_base import OpenedLedger
+    from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.chain import Event
 
@@ -61,7 +61,7 @@ class Verification:
         return not self.findings
 
 
-def verify(ledger: OpenedLedger, notes: list[dict[str, Any]], progress: Progress) -> Verification:
+def verify(ledger: LedgerBase, notes: list[dict[str, Any]], progress: Progress) -> Verification:
     """All checks; one that cannot be finished is a finding, too. `notes` are of the newest state, read before."""
     checks: dict[str, Callable[[], Iterator[str]]] = {
         "file": lambda: _file(ledger),
@@ -89,7 +89,7 @@ def _collected(name: str, check: Callable[[], Iterator[str]]) -> list[Discrepanc
     return found
 
 
-def _file(ledger: OpenedLedger) -> Iterator[str]:
+def _file(ledger: LedgerBase) -> Iterator[str]:
     for (line,) in ledger.database.rows("PRAGMA integrity_check"):
         if line != "ok":
             yield str(line)
@@ -99,7 +99,7 @@ def _file(ledger: OpenedLedger) -> Iterator[str]:
         yield f"tables or indexes are not those of a ledger: {', '.join(names)}"
 
 
-def _chain(ledger: OpenedLedger, notes: list[dict[str, Any]], progress: Progress) -> Iterator[str]:
+def _chain(ledger: LedgerBase, notes: list[dict[str, Any]], progress: Progress) -> Iterator[str]:
     head, public_head, public_count = GENESIS, GENESIS, 0
     for expected, event in enumerate(ledger.chain.events(), start=1):
         if event.seq != expected or event.kind not in (PUBLIC_KINDS if event.run else PRIVATE_KINDS):
@@ -121,7 +121,7 @@ def _chain(ledger: OpenedLedger, notes: list[dict[str, Any]], progress: Progress
     ledger.require_newest(notes)
 
 
-def _bulk(ledger: OpenedLedger, progress: Progress) -> Iterator[str]:
+def _bulk(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     named: set[tuple[str, int]] = set()
     totals = None
     pruned, problems = replay_prunings(ledger.chain.events("release", PRUNE))
@@ -153,7 +153,7 @@ _TABLES_OF = {
 """Where the rows lie that an event names; those of a steward action in `change`."""
 
 
-def _bulk_of(ledger: OpenedLedger, event: Event) -> str | None:
+def _bulk_of(ledger: LedgerBase, event: Event) -> str | None:
     """Whether the rows of an event are those that it names."""
     facts = event.facts
     if event.kind in ("create", "add"):
@@ -171,13 +171,13 @@ def _bulk_of(ledger: OpenedLedger, event: Event) -> str | None:
     return None
 
 
-def _hash_in(ledger: OpenedLedger, table: str, column: str, seq: int) -> str | None:
+def _hash_in(ledger: LedgerBase, table: str, column: str, seq: int) -> str | None:
     for (blob,) in ledger.database.each(f"SELECT {column} FROM {table} WHERE seq = ?", (seq,)):  # noqa: S608
         return hashlib.sha256(blob).hexdigest()
     return None
 
 
-def _left_over(ledger: OpenedLedger, named: set[tuple[str, int]], *, has_totals: bool) -> Iterator[str]:
+def _left_over(ledger: LedgerBase, named: set[tuple[str, int]], *, has_totals: bool) -> Iterator[str]:
     for table in ("segment", "class", "member", "change", "outbox"):
         for (seq,) in ledger.database.rows(f"SELECT DISTINCT seq FROM {table}"):  # noqa: S608
             if (table, seq) not in named:

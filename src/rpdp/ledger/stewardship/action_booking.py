@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.store.database import Database
 
 
-class Folder:
+class ActionBook:
     """Takes actions into the chain, inside a transaction of the caller."""
 
     def __init__(self, database: Database, chain: Chain, steward: StewardPublicKey | None) -> None:

@@ -64,7 +64,7 @@ class Inbox:
             self._known.pop(name, None)
         if gone:
             sync_directory(self._path)
-            points.reached("fold: removed")
+            points.reached("actions: removed")
 
     def _read(self, name: str) -> Action:
         if name not in self._known:

@@ -25,8 +25,8 @@ LABELS = (
     "prune: begun",
     "prune: written",
     "prune: committed",
-    "fold: booked",
-    "fold: removed",
+    "actions: booked",
+    "actions: removed",
 )
 
 

@@ -15,7 +15,7 @@ from rpdp.ledger.store.database import Database
 from rpdp.ledger.store.ledger_files import LedgerFiles
 from rpdp.ledger.store.record_keys import RecordKey, sync_directory
 from rpdp.ledger.store.record_store import NewRecords, RecordStore
-from rpdp.ledger.store.rollback import Newest
+from rpdp.ledger.store.rollback import RollbackNotes
 from rpdp.ledger.store.run_book import now
 from rpdp.ledger.store.schema import FORMAT
 
@@ -83,10 +83,10 @@ def _build(
             "records": RecordStore(database).write(1, new, progress),
         }
         chain.append("create", facts)
-    newest = Newest(files.newest, ledger)
+    newest = RollbackNotes(files.rollback_notes, ledger)
     newest.note(chain)
     newest.close()
-    _sync(files.newest)
+    _sync(files.rollback_notes)
     database.finish_building()
 
 
@@ -100,13 +100,13 @@ def new_records(key: RecordKey, budgets: BudgetTable, lifetime_delta: float, pro
 
 def _forget_beginning(files: LedgerFiles) -> None:
     """A creation that was interrupted leaves the note of a ledger without events; anything more is a lost ledger."""
-    events = max((note["seq"] for note in Newest(files.newest, "").notes()), default=0)
+    events = max((note["seq"] for note in RollbackNotes(files.rollback_notes, "").notes()), default=0)
     if events > 1:
         raise PrivacyRefusal(
-            f"{files.newest} says that a ledger with {events:,} events was here: put it back. A new one would forget "
-            "what was spent; if that is wanted, lower the budgets accordingly and use another name"
+            f"{files.rollback_notes} says that a ledger with {events:,} events was here: put it back. A new one would "
+            "forget what was spent; if that is wanted, lower the budgets accordingly and use another name"
         )
-    files.newest.unlink(missing_ok=True)
+    files.rollback_notes.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

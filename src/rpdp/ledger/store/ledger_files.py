@@ -27,7 +27,7 @@ class LedgerFiles:
         return self._beside("key")
 
     @property
-    def newest(self) -> Path:
+    def rollback_notes(self) -> Path:
         """The newest state."""
         return self._beside("head")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SLOT = 512
 
 
-class Newest:
+class RollbackNotes:
     """The notes of one ledger."""
 
     def __init__(self, path: Path, ledger: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.errors import InputError, PlanError, PrivacyRefusal
-from rpdp.ledger.account import Charge, RunStatus
+from rpdp.ledger.account import Charge, RunStatus, joins_round
 from rpdp.ledger.store import crash_points as points
 from rpdp.ledger.store.sampling_classes import MemberStore, classes_of, spread
 from rpdp.ledger.store.units import DELTA_SHIFT, DELTA_TOLERANCE, rounded_up
@@ -95,13 +95,6 @@ class _Progress:
     announced: int
     joined: int
 
-    def flip(self, number: int, coin: Callable[[], bool]) -> bool:
-        if self.admission.rounds_to_join is not None:
-            return number in self.admission.rounds_to_join
-        cap = self.admission.public.schedule.max_participations
-        heads = coin()
-        return heads and (cap is None or self.joined < cap)
-
 
 class RunBook:
     """All runs of one ledger."""
@@ -169,7 +162,9 @@ class RunBook:
         self._require_planned(progress, number)
         if number <= progress.announced:
             return Charge(number, self._has_joined(run, number), is_new=False)
-        joined = progress.flip(number, coin)
+        admission = progress.admission
+        schedule, to_join = admission.public.schedule, admission.rounds_to_join
+        joined = joins_round(schedule, number, progress.joined, to_join, coin)
         points.reached("charge: coin drawn")
         facts = {"at": now(), "missed": number - progress.announced - 1}
         self._chain.append("charge", facts, run=run, number=number, joined=joined)

@@ -13,9 +13,9 @@ import torch
 
 from rpdp.accounting import Schedule
 from rpdp.budgets import BudgetTable, distribution
+from rpdp.federation.workers import cores
 from rpdp.planning import PublicPlan
 from rpdp.sampling import Seeded
-from rpdp.studies.job_processes import cores
 from rpdp.tasks.federate import split_rows
 from rpdp.tasks.models.losses import cross_entropy
 from rpdp.training import train_central

@@ -1,0 +1,134 @@
+"""Steward actions on a ledger: withdraw records, lower budgets, raise them with a signature.
+
+They work beside a run that holds the writer: an action is a durable file in the inbox, in force from the next local
+step on, and the writer books it with its next transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rpdp.budgets.validation import LARGEST_EPSILON
+from rpdp.errors import InputError
+from rpdp.ledger.ledger_base import LedgerBase
+from rpdp.ledger.standing import Standing
+from rpdp.ledger.stewardship.actions import Action
+from rpdp.ledger.store.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rpdp.ledger.stewardship.actions import ActionKind
+    from rpdp.ledger.stewardship.steward_keys import StewardKey
+    from rpdp.ledger.store.units import FloatArray
+
+    Budget = float | NDArray[np.float64] | None
+
+_FEW = 64
+"""Up to this many records are looked up one by one."""
+
+
+class StewardActions(LedgerBase):
+    """What a data steward may do to the records of a ledger. Nothing is ever given back."""
+
+    def withdraw(self, records: Sequence[str] = (), *, subjects: Sequence[str] = (), reason: str = "") -> Action:
+        """Take records out for good: never drawn again from the next local step on, nothing refunded.
+
+        Works beside a run that holds the writer, as `lower_budgets` and `raise_budgets` do.
+        """
+        hashes = [self._known(records)] if records else []
+        hashes += [self._of_subject(subject) for subject in subjects]
+        if not hashes:
+            raise InputError("name at least one record or subject to withdraw")
+        together = np.unique(np.concatenate(hashes), axis=0)
+        unchanged = np.full(len(together), np.nan)
+        return self.submit(Action("withdraw", self.id, together, unchanged, unchanged, reason=reason))
+
+    def lower_budgets(
+        self, records: Sequence[str], epsilon: Budget = None, delta: Budget = None, *, reason: str = ""
+    ) -> Action:
+        """Lower budgets, each to the smaller of old and new. Below what is reserved: never drawn again."""
+        return self.submit(self._change("lower", records, epsilon, delta, reason))
+
+    def raise_budgets(
+        self,
+        records: Sequence[str],
+        epsilon: Budget = None,
+        delta: Budget = None,
+        *,
+        key: StewardKey,
+        reason: str = "",
+    ) -> Action:
+        """Raise budgets, each to the larger of old and new, with the steward's signature."""
+        return self.submit(self._change("raise", records, epsilon, delta, reason).signed(key))
+
+    def submit(self, action: Action) -> Action:
+        """Put a steward action into the inbox: durable and in force when this returns, booked by the writer."""
+        if action.ledger != self.id:
+            raise InputError(f"the action is for ledger {action.ledger[:12]}…, this is {self.id[:12]}…")
+        action.require_signature(self.steward)
+        self.inbox.submit(action)
+        return action
+
+    def _known(self, records: Sequence[str]) -> NDArray[np.uint64]:
+        """The hashes of records, all of them in the ledger."""
+        if len(set(records)) != len(records):
+            raise InputError("a record is named twice")
+        hashes = self.key.records(pa.chunked_array([pa.array(list(records), pa.string())]))
+        with self.reading():
+            if len(records) > _FEW:
+                places = self.records.places(Roster(hashes))
+                unknown = np.setdiff1d(np.arange(len(records)), places)
+            else:
+                unknown = np.flatnonzero([self.records.find(one) is None for one in hashes])
+        if unknown.size:
+            raise InputError(
+                f"{unknown.size:,} of {len(records):,} records are not in the ledger, {records[unknown[0]]!r} first; "
+                "ids are compared exactly. Nothing was changed"
+            )
+        return hashes
+
+    def _of_subject(self, subject: str) -> NDArray[np.uint64]:
+        wanted = self.key.subjects(pa.chunked_array([pa.array([subject], pa.string())]))
+        with self.reading():
+            found = self.records.of_subject(wanted)
+        if not len(found):
+            raise InputError(f"no record of subject {subject!r} is in the ledger; nothing was changed")
+        return found
+
+    def _change(self, kind: ActionKind, records: Sequence[str], epsilon: Budget, delta: Budget, reason: str) -> Action:
+        if epsilon is None and delta is None:
+            raise InputError("give a new epsilon, a new delta, or both")
+        size = (len(records),)
+        given = [np.asarray(np.nan if value is None else value, dtype=np.float64) for value in (epsilon, delta)]
+        if any(value.shape not in ((), size) for value in given):
+            raise InputError(f"give one budget for all {len(records):,} records, or one for each")
+        new = [np.broadcast_to(value, size).copy() for value in given]
+        for name, values, most in (("epsilon", new[0], LARGEST_EPSILON), ("delta", new[1], 1.0)):
+            if not (np.isnan(values) | ((values >= 0.0) & (values <= most))).all():
+                raise InputError(f"{name} must lie between 0 and {most:g}")
+        hashes = self._known(records)
+        self._require_direction(kind, records, Roster(hashes), new[0], new[1])
+        return Action(kind, self.id, hashes, new[0], new[1], reason=reason)
+
+    def _require_direction(
+        self, kind: ActionKind, records: Sequence[str], roster: Roster, epsilon: FloatArray, delta: FloatArray
+    ) -> None:
+        """Refuse to lower a budget upwards, or to raise it downwards."""
+        with self.reading():
+            standing = Standing(self.records, roster, self.records.places(roster), self.actions())
+        sign = 1.0 if kind == "lower" else -1.0
+        for name, new, now_in_force in (("ε", epsilon, standing.epsilon), ("δ", delta, standing.delta)):
+            wrong = np.flatnonzero(sign * new > sign * now_in_force)
+            if wrong.size:
+                first = int(wrong[0])
+                other = {"lower": "raise", "raise": "lower"}[kind]
+                raise InputError(
+                    f"record {records[first]!r} has {name} = {now_in_force[first]:g}; {new[first]:g} would {other} it. "
+                    f"Nothing was changed; use `rpdp ledger {other}` for that"
+                )

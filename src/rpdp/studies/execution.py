@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError, RpdpError
 from rpdp.federation import simulate
-from rpdp.studies.own_code import digest_of_code, digest_of_product
+from rpdp.studies.user_code import digest_of_code, digest_of_product
 from rpdp.training import SlowKernelWarning
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ def require_full(found: Sequence[Shortfall]) -> None:
 
 
 def _standing(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
-    account = ledger.standing(silo.budgets.ids)
+    account = ledger.balances(silo.budgets.ids)
     stated = silo.budgets.per_record(silo.policy.lifetime_delta)
     left = ledger.left(silo.budgets, silo.policy.lifetime_delta)
     assert stated.delta is not None

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from rpdp.errors import InputError
-from rpdp.studies.own_code import call_factory, load_function
+from rpdp.studies.user_code import call_factory, load_function
 from rpdp.tasks.dataset import FederatedData
 from rpdp.tasks.models.losses import predicted_classes
 from rpdp.training import Records

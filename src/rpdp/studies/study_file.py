@@ -13,7 +13,6 @@ from rpdp.accounting import Schedule
 from rpdp.budgets import distribution
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.planning import Recipe
-from rpdp.studies.own_code import task_named
 from rpdp.studies.setting_fields import nearest, read_section, table_of
 from rpdp.studies.setting_fields import text as named
 from rpdp.studies.study_sections import (
@@ -28,6 +27,7 @@ from rpdp.studies.study_sections import (
     TrainingSection,
     TuningSection,
 )
+from rpdp.studies.user_code import task_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rpdp.errors import InputError
-from rpdp.studies.own_code import digest_of_product
+from rpdp.studies.user_code import digest_of_product
 
 Profile = Literal["quick", "cpu", "full"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)

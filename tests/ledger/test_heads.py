@@ -11,6 +11,7 @@ import pytest
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Ledger, PublicHead
+from rpdp.ledger.heads import read_heads, write_heads
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 
@@ -146,3 +147,13 @@ def test_without_the_note_only_an_acknowledged_head_opens(tmp_path: Path) -> Non
         Ledger.open(files(tmp_path))
     Ledger.open(files(tmp_path), acknowledged=head).close()
     Ledger.open(files(tmp_path)).close()
+
+
+def test_heads_of_several_silos_are_kept_in_one_file(tmp_path: Path) -> None:
+    """Its path may be a text; heads that are not replaced stay."""
+    path = str(tmp_path / "server" / "heads.json")
+    assert read_heads(path) == {}
+    first, second = PublicHead("a" * 32, 1, "00"), PublicHead("b" * 32, 2, "11")
+    write_heads(path, {"north": first})
+    write_heads(path, {"south": second})
+    assert read_heads(path) == {"north": first, "south": second}

@@ -98,7 +98,7 @@ def test_lowering_to_exactly_what_is_spent_keeps_the_record_in(writer: Ledger, s
     [
         (lambda ledger: ledger.lower_budgets(["r0"], 2.5), "record 'r0' has ε = 2; 2.5 would raise it"),
         (lambda ledger: ledger.lower_budgets(["r0"], delta=0.5), "record 'r0' has δ = 0.01; 0.5 would raise it"),
-        (lambda ledger: ledger.lower_budgets(["r0"], -1.0), "epsilon must lie between 0 and 1000"),
+        (lambda ledger: ledger.lower_budgets(["r0"], -1.0), "epsilon=-1 must lie between 0 and 1000"),
         (lambda ledger: ledger.lower_budgets(["r0"]), "give a new epsilon"),
         (
             lambda ledger: ledger.lower_budgets(["r0"], np.ones(2)),

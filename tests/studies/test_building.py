@@ -150,7 +150,7 @@ def test_budgets_that_do_not_fit(tmp_path: Path, counts: dict[str, int], expecte
         ([("task.data", "too_few_ids")], InputError, "silo a: 39 record ids for 40 training records"),
         ([("task.data", "odd_name")], InputError, "silo '../a': its name becomes a directory"),
         ([("task.data", "list_instead")], InputError, "returned list; it must return FederatedData, or silo →"),
-        ([("task.data", "two_instead")], InputError, "silo 'a' is tuple; it must return"),
+        ([("task.data", "two_instead")], InputError, "silo 'a' has tuple; it must return"),
         ([("task.data", "failing")], InputError, "failing() failed: RuntimeError: the disk is on fire"),
         ([("task.data", '"no_such_module:data"')], InputError, "cannot import no_such_module"),
         ([("task.data", "nothing")], InputError, "has no function nothing"),

@@ -48,7 +48,7 @@ def test_a_real_run_is_booked_and_reported_as_one(steward: Steward) -> None:
         ([("run.id", None)], 3, 'it lacks [run] id = "…"'),
         ([("policy", None)], 3, f"it lacks [policy] {', '.join(LIMITS)}, stated by the silos"),
         ([("ledgers.b", '"b/none.db"')], 3, "b/none.db. Create one with `rpdp ledger create"),
-        ([("ledgers.b", None)], 2, "[ledgers] names a, budgets.files a, b"),
+        ([("ledgers.b", None)], 2, "[ledgers] names a, but budgets.files names a, b"),
         ([("run.seeds", "2")], 3, "a run with seeds is a simulation, which protects nobody"),
         ([("run.method", '"minimum"')], 3, "method minimum is for simulations only"),
         ([("run.split", '"by_seed"')], 2, "a real run has one split"),
@@ -147,7 +147,7 @@ def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
     assert steward.types("train", steward.writes()) == 0
     assert steward.err.startswith("1/3")  # everybody has a full budget: nothing to tell
     assert steward.types("train", "run.toml", "--out", "elsewhere") == 2
-    assert "run.id='spring' is in the ledger of a, b already" in steward.err
+    assert "run.id='spring' is already in the ledger of a, b" in steward.err
     assert steward.types("ledger", "withdraw", "a/ledger.db", "a-7") == 0
     later = steward.writes(("run.id", '"summer"'), name="later.toml")
     assert steward.types("train", later, "--strict") == 3

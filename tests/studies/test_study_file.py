@@ -97,7 +97,7 @@ def test_every_section_misspelled(tmp_path: Path, section: str) -> None:
         ),
         (
             [("task", ""), ("task.name", '"rpdp_lab.tasks:heart_disease"'), ("task.partition", '"iid"')],
-            "(there are none: its data come in silos already)",
+            "(it has none: its data come in silos already)",
         ),
         ([("schedule.rounds", None)], "schedule.rounds is missing"),
         ([("schedule.local_steps", None)], "schedule.local_steps is missing"),

@@ -101,7 +101,9 @@ class MemoryAccount(Account):
     def switch_off(self, positions: NDArray[np.int64]) -> None:
         """Never draw these records again."""
         if positions.size and not 0 <= positions.min() <= positions.max() < len(self._epsilon):
-            raise InputError(f"positions must lie between 0 and {len(self._epsilon) - 1}")
+            raise InputError(
+                f"positions={positions.min()} … {positions.max()} must lie between 0 and {len(self._epsilon) - 1}"
+            )
         self._off = np.union1d(self._off, positions)
 
     def switched_off(self) -> NDArray[np.int64]:

@@ -130,12 +130,12 @@ def run_cells(
         return
     # Build one here, so that a wrong setting is reported before any process is started.
     tiny = _is_tiny(build(spec, missing[0].settings, missing[0].seed))
-    inside = 1 if tiny else workers
-    beside = min(len(missing), workers or cores()) if tiny else 1
+    workers_per_cell = 1 if tiny else workers
+    cells_at_once = min(len(missing), workers or cores()) if tiny else 1
     done = len(homes) - len(missing)
 
     def job(cell: MethodRun) -> Callable[[], None]:
-        return lambda: _run_cell(spec, cell, homes[cell], inside, keep_silos=keep_silos)
+        return lambda: _run_cell(spec, cell, homes[cell], workers_per_cell, keep_silos=keep_silos)
 
     def finished(index: int) -> None:
         nonlocal done
@@ -143,7 +143,7 @@ def run_cells(
         if on_cell is not None:
             on_cell(missing[index], done, len(homes))
 
-    run_jobs([job(cell) for cell in missing], beside, finished)
+    run_jobs([job(cell) for cell in missing], cells_at_once, finished)
 
 
 def _is_tiny(built: PreparedRun) -> bool:

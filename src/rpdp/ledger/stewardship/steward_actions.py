@@ -113,8 +113,9 @@ class StewardActions(LedgerBase):
             raise InputError(f"give one budget for all {len(records):,} records or one for each, not {given_sizes}")
         new = [np.broadcast_to(value, size).copy() for value in given]
         for name, values, most in (("epsilon", new[0], LARGEST_EPSILON), ("delta", new[1], 1.0)):
-            if not (np.isnan(values) | ((values >= 0.0) & (values <= most))).all():
-                raise InputError(f"{name} must lie between 0 and {most:g}")
+            wrong = values[~(np.isnan(values) | ((values >= 0.0) & (values <= most)))]
+            if wrong.size:
+                raise InputError(f"{name}={wrong[0]:g} must lie between 0 and {most:g}")
         hashes = self._known(records)
         self._require_direction(kind, records, Roster(hashes), new[0], new[1])
         return Action(kind, self.id, hashes, new[0], new[1], reason=reason)

@@ -181,7 +181,7 @@ def test_what_cannot_run(tmp_path: Path, changes: list[Change], kind: type[RpdpE
 def test_all_budgets_below_the_floor(tmp_path: Path) -> None:
     changes = write_budgets(tmp_path, {silo: [1e-9] * 40 for silo in "abc"})
     with pytest.raises(PrivacyRefusal, match=r"all 120 budgets are below what .* cost: use fewer rounds"):
-        built(tmp_path, *changes)
+        ran(tmp_path, *changes)
 
 
 def test_every_delta_below_the_runs(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_every_delta_below_the_runs(tmp_path: Path) -> None:
             tmp_path / f"{silo}.csv"
         )
     with pytest.raises(PrivacyRefusal, match=r"δ of 120 of 120 records is below the run's δ = 0\.001: use a smaller"):
-        built(tmp_path, *changes)
+        ran(tmp_path, *changes)
 
 
 @pytest.mark.parametrize("data", ["with_nan", "one_single", "without_tests"])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rpdp.federation import RoundLog
 
 FILES = {
-    "run.toml",
+    "study.toml",
     "public-plan.json",
     "rounds.jsonl",
     "model.safetensors",
@@ -50,7 +50,7 @@ def test_what_a_run_leaves(spec: StudyFile, tmp_path: Path) -> None:
     done = trained(spec, out)
     assert not done.was_finished
     assert {each.name for each in out.iterdir()} == FILES
-    assert (out / "run.toml").read_text() == spec.text
+    assert (out / "study.toml").read_text() == spec.text
     assert {each.name for each in (out / "silo" / "a").iterdir()} == {"silo-plan.parquet", "draws.parquet", "view.json"}
 
 

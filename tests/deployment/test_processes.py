@@ -15,7 +15,7 @@ import pytest
 from rpdp.deployment.files.certificates import make_authority, make_server_certificate
 from rpdp.deployment.flower.control import Control, Value, one_line
 from rpdp.deployment.flower.environment import flower_environment
-from rpdp.deployment.flower.superlink import SuperLink, SuperNode
+from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
 from rpdp.deployment.processes import Process, free_port
 from rpdp.errors import InputError, RpdpError
 
@@ -187,7 +187,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must be HOST:PORT"):
         SuperNode(tmp_path / "a", "https://fl.example:1", authority.certificate, authority.key)
     link = SuperLink(tmp_path / "server", certificate)
-    with pytest.raises(InputError, match="no Flower app"):
+    with pytest.raises(InputError, match="not a Flower app"):
         link.control.submit(tmp_path)
     with pytest.raises(RpdpError, match="is not running"):
         _ = link.process

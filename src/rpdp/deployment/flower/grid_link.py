@@ -1,4 +1,4 @@
-"""Frames over Flower's grid: pushed to SuperNodes, pulled until the deadline."""
+"""Frames over Flower's grid: push requests to SuperNodes, poll for replies until the deadline."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 POLL_SECONDS = 0.3
-"""Flower's own `send_and_receive` looks every three seconds. Looking more often than this can meet a reply that is half
-there, for which Flower waits a second."""
+"""Flower's own `send_and_receive` polls every three seconds. Polling faster than this can meet a half-written reply,
+for which Flower waits a second."""
 
 
 class GridLink:
-    """A `Link` whose addresses are SuperNodes."""
+    """A `Link` whose addresses are SuperNode ids."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
 
     def addresses(self) -> dict[str, str]:
-        """The SuperNodes that are there, and the names that their keys were registered with."""
+        """The connected SuperNodes, and the names under which their keys are registered."""
         return {str(node.node_id): node.name for node in self._grid.get_nodes()}
 
     def ask(self, requests: Mapping[str, bytes], timeout: float) -> dict[str, bytes]:
-        """Push, and pull until all answers are there or the time is over; late ones are lost to this call."""
-        until = time.monotonic() + timeout
+        """Push all requests, then poll until all answers are there or time is up; late answers are dropped."""
+        deadline = time.monotonic() + timeout
         messages = [request(int(address), frame, timeout) for address, frame in requests.items()]
         waiting = dict(zip(self._grid.push_messages(messages), requests, strict=True))
         answers = {}
@@ -39,7 +39,7 @@ class GridLink:
                 frame = answered(reply)
                 if address is not None and frame is not None:
                     answers[address] = frame
-            if not waiting or time.monotonic() >= until:
+            if not waiting or time.monotonic() >= deadline:
                 break
             time.sleep(POLL_SECONDS)
         return answers

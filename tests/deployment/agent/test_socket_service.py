@@ -19,7 +19,8 @@ import pytest
 
 from rpdp.deployment.agent import socket_service as service_module
 from rpdp.deployment.agent.agent_client import Unreachable, ask
-from rpdp.deployment.agent.socket_service import Service, require_own_directory, require_private
+from rpdp.deployment.agent.opening import require_owner_only
+from rpdp.deployment.agent.socket_service import Service, require_own_directory
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.frames import HEADER_BYTES, UNREACHABLE, Frame
 from tests.deployment.agent.scene import (
@@ -116,10 +117,10 @@ def test_a_path_that_is_too_long(folder: Path) -> None:
 def test_a_file_that_others_can_get_at(folder: Path, mode: int) -> None:
     path = folder / "ledger.db"
     path.touch(0o600)
-    require_private(path)
+    require_owner_only(path)
     path.chmod(mode)
     with pytest.raises(PrivacyRefusal, match="chmod go-rwx"):
-        require_private(path)
+        require_owner_only(path)
 
 
 # What lies at the path
@@ -195,7 +196,7 @@ def test_silent_and_slow_callers_do_not_keep_others_from_asking(live: Live) -> N
 
 
 def test_a_caller_who_trickles_bytes_gets_no_more_time_than_others(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_TALK_SECONDS", 0.4)
+    monkeypatch.setattr(service_module, "_TRANSFER_SECONDS", 0.4)
 
     def trickle(link: socket.socket) -> None:
         for _ in range(100):
@@ -210,7 +211,7 @@ def test_a_caller_who_trickles_bytes_gets_no_more_time_than_others(live: Live, m
 
 
 def test_a_caller_who_says_nothing_is_left(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_TALK_SECONDS", 0.2)
+    monkeypatch.setattr(service_module, "_TRANSFER_SECONDS", 0.2)
     with connected(live) as link:
         assert link.recv(100) == b""
 

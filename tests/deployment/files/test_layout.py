@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rpdp.deployment.agent.opening import opened_agent, record_ids
+from rpdp.deployment.agent.opening import open_agent, record_ids
 from rpdp.deployment.files.certificates import ServerCertificate
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
-from rpdp.deployment.trial import operator, provide_trial_budgets
+from rpdp.deployment.flower.control import Control
+from rpdp.deployment.trial import provide_trial_budgets
 from rpdp.errors import InputError
 from rpdp.federation import model_fingerprint
 from rpdp.planning import PublicPlan
@@ -47,7 +48,7 @@ def test_what_is_there(layout: Layout) -> None:
     found = {str(path.relative_to(layout.directory)) for path in layout.directory.rglob("*") if path.is_file()}
     shared = {"deploy.toml", "authority/ca.crt", "authority/ca.key", "server/ca.crt"}
     server = {f"server/{name}" for name in ("server.crt", "server.key", "study.toml", "plan.json")}
-    app = {"pyproject.toml", *(f"rpdp_app/{name}.py" for name in ("__init__", "client_app", "server_app"))}
+    app = {"pyproject.toml", *(f"rpdp_app/{name}.py" for name in ("__init__", "server_app"))}
     keys = {f"server/keys/{name}.pub" for name in SILOS}
     silos = {f"silos/{name}/{file}" for name in SILOS for file in (f"{name}.key", f"{name}.pub", "ca.crt", "silo.toml")}
     assert found == shared | server | {f"server/app/{name}" for name in app} | keys | silos
@@ -103,12 +104,15 @@ def test_the_names_of_the_server(tmp_path: Path, study: StudyFile, host: str, ad
     home = layout.server
     names = ServerCertificate(home / "ca.crt", home / "server.crt", home / "server.key").names()
     assert set(names) == {host, "127.0.0.1", "localhost"}
-    assert layout.address == operator(layout).address == address
+    assert layout.address == Control.of(layout).address == address
 
 
 def test_the_app(layout: Layout) -> None:
     told = tomllib.loads((layout.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    assert told["components"] == {"serverapp": "rpdp_app.server_app:app", "clientapp": "rpdp_app.client_app:app"}
+    assert told["components"] == {
+        "serverapp": "rpdp_app.server_app:app",
+        "clientapp": "rpdp.deployment.flower.client_app:app",
+    }
     assert told["config"]["server"] == str(layout.server)
     assert told["config"]["silos"] == "silo-00,silo-01"
     assert all("_" not in key for key in told["config"])
@@ -229,7 +233,7 @@ def test_trial_budgets(layout: Layout, study: StudyFile) -> None:
     provide_trial_budgets(layout, study)
     for name in SILOS:
         spec = SiloFile.read(layout.silo(name) / "silo.toml")
-        with opened_agent(spec) as agent:
+        with open_agent(spec) as agent:
             assert agent.silo.name == name
             assert not agent.silo.account.is_simulation
             assert agent.silo.budgets.ids.to_pylist() == record_ids(spec)

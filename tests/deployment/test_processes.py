@@ -180,7 +180,7 @@ def test_connection_file(tmp_path: Path) -> None:
 def test_wrong_arguments(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     certificate = make_server_certificate(authority, tmp_path, ["127.0.0.1", "fl.example"])
-    with pytest.raises(InputError, match=r"good for fl\.example, 127\.0\.0\.1, not for localhost"):
+    with pytest.raises(InputError, match=r"valid for fl\.example, 127\.0\.0\.1, not for localhost"):
         SuperLink(tmp_path / "server", certificate, host="localhost")
     with pytest.raises(InputError, match=r"none\.key: no such file"):
         SuperNode(tmp_path / "a", "127.0.0.1:1", authority.certificate, tmp_path / "none.key")

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rpdp.deployment.agent import socket_service as service_module
-from rpdp.deployment.agent.agent_client import Unreachable, ask
+from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
 from rpdp.deployment.agent.opening import require_owner_only
 from rpdp.deployment.agent.socket_service import Service, require_own_directory
-from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation.frames import HEADER_BYTES, UNREACHABLE, Frame
 from tests.deployment.agent.scene import (
     MOST,
@@ -149,7 +149,7 @@ def test_anything_else_at_the_path_is_left_alone(folder: Path, agent: Agent, kin
         path.symlink_to(folder / "elsewhere")
     else:
         path.mkdir()
-    with pytest.raises(InputError, match="and is no socket"):
+    with pytest.raises(InputError, match="and is not a socket"):
         Service(agent, path).serve()
     assert os.path.lexists(path)
 
@@ -168,6 +168,45 @@ def test_stopping_twice_and_before_the_start_is_harmless(folder: Path, agent: Ag
     service.stop()
     service.serve()
     assert not (folder / "s").exists()
+    service.stop()  # and after the end, when its sockets are closed
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_served_agent_leaves_no_open_files(folder: Path, agent: Agent) -> None:
+    with Live(agent, folder / "first"):  # whatever is opened once per process
+        pass
+    before = open_files()
+    for turn in range(5):
+        with Live(in_memory(Making(PUBLIC, seed=turn)), folder / "s") as live:
+            assert live.ask(HELLO).kind == "hello"
+            assert open_files() >= before + 3  # the control: the listener and a pair to wake it are seen
+    wait_until(lambda: open_files() == before)
+
+
+def test_an_agent_that_cannot_serve_leaves_no_open_files(folder: Path, agent: Agent) -> None:
+    before = open_files()
+    for _ in range(5):
+        with pytest.raises(InputError, match="name a group"):
+            Service(agent, folder / "s", group="no such group").serve()
+    assert open_files() == before
+
+
+def test_a_path_may_be_text(folder: Path, agent: Agent) -> None:
+    path = str(folder / "s")
+    assert not is_answering(path)
+    service = Service(agent, path)
+    thread = threading.Thread(target=service.serve)
+    thread.start()
+    wait_until(lambda: is_answering(path))
+    service.stop()
+    thread.join(20.0)
+    assert not is_answering(path)
+    require_own_directory(path)
+    with pytest.raises(RpdpError, match="No such file"):  # one tree of exceptions
+        ask(path, HELLO.to_bytes(), timeout=1.0)
 
 
 # Callers

@@ -102,7 +102,7 @@ def test_the_proposed_policy_just_fits(layout: Layout) -> None:
 def test_the_names_of_the_server(tmp_path: Path, study: StudyFile, host: str, address: str) -> None:
     layout = Layout.create(tmp_path / "f", study, SILOS, host, 8443)
     home = layout.server
-    names = ServerCertificate(home / "ca.crt", home / "server.crt", home / "server.key").names()
+    names = ServerCertificate.of(home).names()
     assert set(names) == {host, "127.0.0.1", "localhost"}
     assert layout.address == Control.of(layout).address == address
 
@@ -122,6 +122,25 @@ def test_a_path_with_quotes(tmp_path: Path, study: StudyFile) -> None:
     layout = Layout.create(tmp_path / 'a "b" \\ Ü', study, SILOS, "fl.example", 8443)
     told = tomllib.loads((layout.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert told["config"]["server"] == str(layout.server)
+
+
+def test_paths_may_be_text(tmp_path: Path, study: StudyFile) -> None:
+    layout = Layout.create(str(tmp_path / "f"), study, SILOS, "fl.example", 8443)
+    assert Layout.read(str(tmp_path / "f")) == layout
+    assert layout.silo_file("silo-01") == SiloFile.read(str(layout.silo("silo-01") / "silo.toml"))
+    assert ServerCertificate.of(str(layout.server)).names() == ServerCertificate.of(layout.server).names()
+
+
+def test_the_client_app_is_the_installed_one(layout: Layout) -> None:
+    """Flower finds it from the copied app, and its copy holds no code for silos."""
+    from flwr.clientapp import ClientApp
+    from flwr.supercore.object_ref import load_app, validate
+
+    told = tomllib.loads((layout.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["components"]
+    for component in told.values():
+        assert validate(component, check_module=True, project_dir=layout.app) == (True, None)
+    assert isinstance(load_app(told["clientapp"], RuntimeError, layout.app), ClientApp)
+    assert validate("rpdp_app.client_app:app", check_module=True, project_dir=layout.app)[0] is False  # the control
 
 
 def test_nothing_is_overwritten(layout: Layout, study: StudyFile) -> None:

@@ -270,7 +270,7 @@ def test_data_that_are_nonsense(silo: Given, factory: str, expected: str) -> Non
 @pytest.mark.parametrize(
     ("model", "loss", "kind", "expected"),
     [
-        ("text", "loss", InputError, r"models.study: .*text\(\) returned str, no model"),
+        ("text", "loss", InputError, r"models.study: .*text\(\) returned str, not a model"),
         ("narrow", "loss", InputError, "models.study: model or loss fails on records: RuntimeError"),
         ("model", "mean_loss", InputError, "models.study: .*one value per record"),
         ("model", "nothing", InputError, "has no function nothing"),
@@ -294,7 +294,10 @@ def test_two_models_of_one_shape(silo: Given) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ([("data.task", '"breast"'), ("data.part", '"silo-00"')], "task 'breast' is not known"),
+        (
+            [("data.task", '"breast"'), ("data.part", '"silo-00"')],
+            "task.name='breast' is not a built-in task; did you mean breast_cancer",
+        ),
         ([("data.task", '"breast_cancer"'), ("data.part", '"north"')], "data.part='north' must be one of silo-00"),
         (
             [("data.task", '"breast_cancer"'), ("data.part", '"silo-00"'), ("data.partition", '"random"')],
@@ -330,18 +333,22 @@ def test_an_account_for_every_record(silo: Given, tmp_path: Path) -> None:
 
 def test_the_kind_of_a_ledger(silo: Given, tmp_path: Path) -> None:
     seeded = "\n[simulation]\nseed = 7\n"
-    with pytest.raises(PrivacyRefusal, match="is a production ledger, for ever, and this file describes a simulation"):
+    with pytest.raises(
+        PrivacyRefusal, match="is a production ledger, which never changes, but this file describes a simulation"
+    ):
         open_and_close(silo(extra=seeded))
     table = BudgetTable.read(tmp_path / "budgets.csv")
     Ledger.create(tmp_path / "seeded.db", table, kind="simulation", lifetime_delta=2e-3).close()
-    with pytest.raises(PrivacyRefusal, match="is a simulation ledger, for ever, and this file describes a production"):
+    with pytest.raises(
+        PrivacyRefusal, match="is a simulation ledger, which never changes, but this file describes a production"
+    ):
         open_and_close(silo(("silo.ledger", '"seeded.db"')))
     with open_agent(silo(("silo.ledger", '"seeded.db"'), extra=seeded)) as agent:
         assert agent.silo.account.is_simulation
 
 
 PRIVATE = "others can read or write it; run `chmod go-rwx {path}`"
-LIMITS = "others can write to it, and so state this silo's limits; `chmod go-w` it"
+LIMITS = "others can write to it and so change this silo's limits; run `chmod go-w {path}`"
 OPEN_TO_OTHERS = [
     *((f"ledger.db{end}", bit, PRIVATE) for end in ("", ".key", ".inbox") for bit in (0o40, 0o20, 0o10, 4, 2, 1)),
     *(("silo.toml", bit, LIMITS) for bit in (0o20, 2)),

@@ -191,7 +191,7 @@ class Agent:
             )
         if public.recipe.micro_batch < SMALLEST_MICRO_BATCH:
             raise PrivacyRefusal(
-                f"micro_batch={public.recipe.micro_batch} is below {SMALLEST_MICRO_BATCH}: each drawn record would take so "
+                f"micro_batch={public.recipe.micro_batch} is below {SMALLEST_MICRO_BATCH}: a drawn record would take so "
                 "long to train that meeting the deadline would reveal how many were drawn",
                 Reason.POLICY,
             )

@@ -55,8 +55,8 @@ class StrategyBackbone(Backbone):
         flat = np.asarray(arrays[_VALUES].numpy())
         if flat.shape != tuple(values.shape) or not np.isfinite(flat).all():
             raise InputError(
-                f"strategy {type(self._strategy).__name__} returned an array of shape {flat.shape} for a model of "
-                f"{len(values)} parameters, or values that are not finite"
+                f"strategy {type(self._strategy).__name__} must return {len(values)} finite numbers; it returned an "
+                f"array of shape {flat.shape}, {np.isfinite(flat).sum()} of its numbers finite"
             )
         return torch.from_numpy(flat.astype(np.float32).copy()).to(values.dtype)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rpdp.deployment.files.certificates import make_authority, make_server_certificate
+from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
 from rpdp.deployment.flower.control import Control, Value, one_line
 from rpdp.deployment.flower.environment import flower_environment
 from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
@@ -191,6 +191,19 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         link.control.submit(tmp_path)
     with pytest.raises(RpdpError, match="is not running"):
         _ = link.process
+
+
+def test_paths_may_be_text(tmp_path: Path) -> None:
+    authority = make_authority(str(tmp_path))
+    certificate = make_server_certificate(authority, str(tmp_path), ["127.0.0.1"])
+    key = make_silo_key(str(tmp_path), "a")
+    link = SuperLink(str(tmp_path / "server"), certificate, database=str(tmp_path / "db"), log=str(tmp_path / "log"))
+    assert (link.database, link.log) == (tmp_path / "db", tmp_path / "log")
+    node = SuperNode(str(tmp_path / "a"), link.address, str(authority.certificate), str(key.private))
+    assert (node.home, node.key) == (tmp_path / "a", key.private)
+    log = str(tmp_path / "it.log")
+    with Process([sys.executable, "-c", ""], environment={}, directory=str(tmp_path), log=log) as process:
+        assert process.output() == ""
 
 
 def test_a_taken_port(tmp_path: Path) -> None:

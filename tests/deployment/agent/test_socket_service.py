@@ -172,7 +172,7 @@ def test_stopping_twice_and_before_the_start_is_harmless(folder: Path, agent: Ag
 
 
 def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_served_agent_leaves_no_open_files(folder: Path, agent: Agent) -> None:
@@ -343,15 +343,16 @@ def test_a_client_that_waits_no_longer_says_so(folder: Path) -> None:
 
 def carried(frame: object, path: Path | None, timeout: object = 5.0) -> Frame:
     """What the app's answer holds, for a message that holds this."""
-    from rpdp.deployment.flower import client_app
+    from flwr.app import ConfigRecord, Message, RecordDict
 
-    message = client_app.request(1, b"", 5.0)
-    record = message.content.config_records[client_app.RECORD]
-    record.clear()
-    record.update({name: value for name, value in (("frame", frame), ("timeout", timeout)) if value is not None})  # type: ignore[misc]
+    from rpdp.deployment.flower.client_app import FRAME, RECORD, TIMEOUT, carry
+
+    given = {name: value for name, value in ((FRAME, frame), (TIMEOUT, timeout)) if value is not None}
+    record = ConfigRecord(given)  # type: ignore[arg-type]
+    message = Message(RecordDict({RECORD: record}), dst_node_id=1, message_type="train", ttl=5.0)
     context = SimpleNamespace(node_config={} if path is None else {"socket": str(path)})
-    answer = client_app.answered(client_app.carry(message, context))  # type: ignore[arg-type]
-    assert answer is not None
+    answer = carry(message, context).content.config_records[RECORD][FRAME]  # type: ignore[arg-type]
+    assert isinstance(answer, bytes)
     return Frame.from_bytes(answer, MOST)
 
 

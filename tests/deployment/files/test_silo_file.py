@@ -296,7 +296,7 @@ def test_two_models_of_one_shape(silo: Given) -> None:
     [
         (
             [("data.task", '"breast"'), ("data.part", '"silo-00"')],
-            "task.name='breast' is not a built-in task; did you mean breast_cancer",
+            "'breast' is not a built-in task; did you",
         ),
         ([("data.task", '"breast_cancer"'), ("data.part", '"north"')], "data.part='north' must be one of silo-00"),
         (
@@ -333,15 +333,11 @@ def test_an_account_for_every_record(silo: Given, tmp_path: Path) -> None:
 
 def test_the_kind_of_a_ledger(silo: Given, tmp_path: Path) -> None:
     seeded = "\n[simulation]\nseed = 7\n"
-    with pytest.raises(
-        PrivacyRefusal, match="is a production ledger, which never changes, but this file describes a simulation"
-    ):
+    with pytest.raises(PrivacyRefusal, match=r"is a production ledger, .* but this file describes a simulation"):
         open_and_close(silo(extra=seeded))
     table = BudgetTable.read(tmp_path / "budgets.csv")
     Ledger.create(tmp_path / "seeded.db", table, kind="simulation", lifetime_delta=2e-3).close()
-    with pytest.raises(
-        PrivacyRefusal, match="is a simulation ledger, which never changes, but this file describes a production"
-    ):
+    with pytest.raises(PrivacyRefusal, match=r"is a simulation ledger, .* but this file describes a production"):
         open_and_close(silo(("silo.ledger", '"seeded.db"')))
     with open_agent(silo(("silo.ledger", '"seeded.db"'), extra=seeded)) as agent:
         assert agent.silo.account.is_simulation

@@ -134,7 +134,8 @@ AGENT = (
         "rule 14",
         "deployment/agent/agent.py",
         'return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated})',
-        'return Frame({**self._response("hello").facts, "silo": self.silo.name, "is_simulation": simulated})',
+        "head, name = self._head(), self.silo.name\n"
+        '                return Frame({"kind": "hello", "head": head, "silo": name, "is_simulation": simulated})',
         (f"{_AGENT}test_hello_tells_the_name_and_nothing_of_the_ledger",),
     ),
     # What leaves

@@ -179,7 +179,7 @@ class Agent:
         self.silo.admit(run, public, model.module, model.loss, self._randomness())
         self._served.add(run)
         LOG.info("admitted run %r, plan %s…", run, public.fingerprint[:12])
-        return self._response("admitted")
+        return Frame({"kind": "admitted", "head": self._head()})
 
     def _allowed_model(self, public: PublicPlan) -> AllowedModel:
         """The model that a plan is for, if this agent can train it as planned."""
@@ -191,8 +191,8 @@ class Agent:
             )
         if public.recipe.micro_batch < SMALLEST_MICRO_BATCH:
             raise PrivacyRefusal(
-                f"micro_batch={public.recipe.micro_batch} is below {SMALLEST_MICRO_BATCH}: a drawn record would take so "
-                "long to train that meeting the deadline would reveal how many were drawn",
+                f"micro_batch={public.recipe.micro_batch} is below {SMALLEST_MICRO_BATCH}: a drawn record would take "
+                "so long to train that meeting the deadline would reveal how many were drawn",
                 Reason.POLICY,
             )
         if public.clip_norm < SMALLEST_CLIP_NORM:
@@ -223,8 +223,8 @@ class Agent:
             update = self._train(announcement, began)
         LOG.info("run %r, round %d: %s", announcement.run, announcement.round, "released" if update else "sat out")
         if update is None:
-            return self._response("sat-out")
-        return self._response("update", update.to_bytes())
+            return Frame({"kind": "sat-out", "head": self._head()})
+        return Frame({"kind": "update", "head": self._head()}, update.to_bytes())
 
     def _train(self, announcement: Announcement, began: float) -> Update | None:
         """The update of a charged round; None, for ever, if it could not be trained and stored in time."""
@@ -264,9 +264,10 @@ class Agent:
                 Reason.HEAD,
             )
 
-    def _response(self, kind: str, payload: bytes = b"") -> Frame:
+    def _head(self) -> dict[str, Any] | None:
+        """The newest public head of the ledger, for the server to keep; None without a durable ledger."""
         head = self.silo.account.public_head()
-        return Frame({"kind": kind, "head": None if head is None else asdict(head)}, payload)
+        return None if head is None else asdict(head)
 
 
 def _warm_up() -> None:

@@ -110,8 +110,12 @@ class Service:
         try:
             with connection:
                 LOG.debug("request from user %d", _peer(connection))
+                take = _reader(connection)
                 try:
-                    answer = self._agent.answer(_receive(connection, self._agent.most_payload))
+                    request = Frame.read(take, self._agent.most_payload)
+                    if take(1):
+                        raise PrivacyRefusal("more than one frame in a request", Reason.MALFORMED)
+                    answer = self._agent.answer(request)
                 except PrivacyRefusal as refusal:
                     LOG.warning("refused (%s): %s", refusal.reason, refusal)
                     answer = refused(refusal.reason)
@@ -121,15 +125,6 @@ class Service:
             LOG.warning("lost a connection: %s", error)
         finally:
             self._slots.release()
-
-
-def _receive(connection: socket.socket, most_payload: int) -> Frame:
-    """One frame, and nothing after it."""
-    take = _reader(connection)
-    request = Frame.read(take, most_payload)
-    if take(1):
-        raise PrivacyRefusal("more than one frame in a request", Reason.MALFORMED)
-    return request
 
 
 def _reader(connection: socket.socket) -> Callable[[int], bytes]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RECORD = "rpdp"
 FRAME = "frame"
 SOCKET = "socket"
-_TIMEOUT = "timeout"
+TIMEOUT = "timeout"
 _LONGEST_WAIT = 3600.0
 
 app = ClientApp()
@@ -35,7 +35,7 @@ def carry(message: Message, context: Context) -> Message:
     """Ask the agent whose socket the node config names: one request, one answer."""
     try:
         record = message.content.config_records[RECORD]
-        frame, timeout = record[FRAME], record[_TIMEOUT]
+        frame, timeout = record[FRAME], record[TIMEOUT]
         if not isinstance(frame, bytes) or not isinstance(timeout, float):
             raise TypeError("a message without a frame")
         answer = ask(str(context.node_config[SOCKET]), frame, timeout=min(timeout, _LONGEST_WAIT))
@@ -43,18 +43,3 @@ def carry(message: Message, context: Context) -> Message:
         print(f"rpdp: the silo agent did not answer: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 the SuperNode's log
         answer = UNREACHABLE.to_bytes()
     return Message(RecordDict({RECORD: ConfigRecord({FRAME: answer})}), reply_to=message)
-
-
-def request(node: int, frame: bytes, timeout: float) -> Message:
-    """The message that takes a frame to a silo; `answered` reads the reply."""
-    record = ConfigRecord({FRAME: frame, _TIMEOUT: timeout})
-    return Message(RecordDict({RECORD: record}), dst_node_id=node, message_type="train", ttl=timeout)
-
-
-def answered(message: Message) -> bytes | None:
-    """The frame in a reply; None if Flower or the silo's app failed."""
-    if not message.has_content():
-        return None
-    record = message.content.config_records.get(RECORD)
-    frame = None if record is None else record.get(FRAME)
-    return frame if isinstance(frame, bytes) else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from rpdp.deployment.flower.client_app import answered, request
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from rpdp.deployment.flower.client_app import FRAME, RECORD, TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,15 +32,20 @@ class GridLink:
     def ask(self, requests: Mapping[str, bytes], timeout: float) -> dict[str, bytes]:
         """Push all requests, then poll until all answers are there or time is up; late answers are dropped."""
         deadline = time.monotonic() + timeout
-        messages = [request(int(address), frame, timeout) for address, frame in requests.items()]
+        messages = []
+        for address, frame in requests.items():
+            content = RecordDict({RECORD: ConfigRecord({FRAME: frame, TIMEOUT: timeout})})
+            messages.append(Message(content, dst_node_id=int(address), message_type="train", ttl=timeout))
         waiting = dict(zip(self._grid.push_messages(messages), requests, strict=True))
         answers = {}
         while waiting:
             for reply in self._grid.pull_messages(list(waiting)):
                 address = waiting.pop(reply.metadata.reply_to_message_id, None)
-                frame = answered(reply)
-                if address is not None and frame is not None:
-                    answers[address] = frame
+                # Without content, or without our record, Flower or the silo's app has failed: no answer.
+                record = reply.content.config_records.get(RECORD) if reply.has_content() else None
+                answer = None if record is None else record.get(FRAME)
+                if address is not None and isinstance(answer, bytes):
+                    answers[address] = answer
             if not waiting or time.monotonic() >= deadline:
                 break
             time.sleep(POLL_SECONDS)

@@ -33,9 +33,9 @@ class GridLink:
         """Push all requests, then poll until all answers are there or time is up; late answers are dropped."""
         deadline = time.monotonic() + timeout
         messages = []
-        for address, frame in requests.items():
+        for node, frame in requests.items():
             content = RecordDict({RECORD: ConfigRecord({FRAME: frame, TIMEOUT: timeout})})
-            messages.append(Message(content, dst_node_id=int(address), message_type="train", ttl=timeout))
+            messages.append(Message(content, dst_node_id=int(node), message_type="train", ttl=timeout))
         waiting = dict(zip(self._grid.push_messages(messages), requests, strict=True))
         answers = {}
         while waiting:

@@ -27,7 +27,8 @@ from rpdp.audit.planting import plant
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS
 from rpdp.audit.tally import Tally
 from rpdp.deployment.agent import agent as agents
-from rpdp.deployment.agent.agent_client import Unreachable, ask
+from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
+from rpdp.deployment.agent.release_timing import Timing
 from rpdp.deployment.agent.socket_service import Service, require_own_directory
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Policy, Silo, Update, coordinator, model_fingerprint
@@ -169,7 +170,7 @@ class _Agent(agents.Agent):
     """An agent that can be waited for: a request may outlive its caller, and must not outlive the ledger."""
 
     def __init__(self, silo: Silo, model: agents.AllowedModel) -> None:
-        super().__init__(silo, [model], Secure, agents.Timing(None))
+        super().__init__(silo, [model], Secure, Timing(None))
         self._answering = threading.Lock()
 
     def answer(self, request: Frame) -> Frame:
@@ -193,7 +194,7 @@ def _listening(agent: _Agent, socket: Path) -> Iterator[None]:
     thread = threading.Thread(target=service.serve, name="served silo", daemon=True)
     thread.start()
     try:
-        while not _answers(socket):
+        while not is_answering(socket):
             if not thread.is_alive():
                 raise RpdpError(f"the agent of the served silo did not start to listen on {socket}")
             time.sleep(0.01)
@@ -202,13 +203,6 @@ def _listening(agent: _Agent, socket: Path) -> Iterator[None]:
         service.stop()
         thread.join()
         agent.close()
-
-
-def _answers(socket: Path) -> bool:
-    try:
-        return bool(ask(socket, Frame({"kind": "hello"}).to_bytes(), timeout=5.0))
-    except Unreachable:
-        return False
 
 
 class _Log(logging.Handler):

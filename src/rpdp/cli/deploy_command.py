@@ -125,10 +125,10 @@ def register(directory: Directory, as_json: options.Json = False) -> None:
     Example: `rpdp deploy register federation`
     """
     from rpdp.deployment.files.layout import Layout
-    from rpdp.deployment.trial import register
+    from rpdp.deployment.flower.control import Control
 
     layout = Layout.read(directory)
-    count = register(layout)
+    count = Control.of(layout).register_silos(layout)
     if as_json:
         print_json({"registered": count, "silos": list(layout.silos)})
         return
@@ -155,11 +155,11 @@ def run(
 
 
 def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float, *, as_json: bool) -> None:
-    from rpdp.deployment.trial import operator
+    from rpdp.deployment.flower.control import Control
     from rpdp.studies.run_directory import read_summary
 
     server = str(layout.server)  # wherever the directory is now
-    submitted = operator(layout).submit(layout.app, {"server": server, **settings, "run-id": run_id})
+    submitted = Control.of(layout).submit(layout.app, {"server": server, **settings, "run-id": run_id})
     log = layout.server / "runs" / f"{run_id}.log"
     status = submitted.wait(timeout=timeout, log=log)
     if status.name != "completed":

@@ -35,11 +35,11 @@ def check(file: SiloFileArgument, as_json: options.Json = False) -> None:
 
     Example: `rpdp silo check silo.toml`
     """
-    from rpdp.deployment.agent.opening import opened_agent
+    from rpdp.deployment.agent.opening import open_agent
     from rpdp.deployment.files.silo_file import SiloFile
 
     spec = SiloFile.read(file)
-    with opened_agent(spec) as agent:
+    with open_agent(spec) as agent:
         facts = _facts(spec, agent)
     if as_json:
         print_json(facts)
@@ -81,14 +81,14 @@ def serve(
 
     Example: `rpdp silo serve silo.toml`
     """
-    from rpdp.deployment.agent.opening import opened_agent
+    from rpdp.deployment.agent.opening import open_agent
     from rpdp.deployment.agent.socket_service import Service
     from rpdp.deployment.files.silo_file import SiloFile
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("rpdp").setLevel(logging.DEBUG if verbose else logging.INFO)
     spec = SiloFile.read(file)
-    with opened_agent(spec) as agent:
+    with open_agent(spec) as agent:
         service = Service(agent, spec.file(spec.silo.socket), group=spec.silo.group)
         stop_when_told(service.stop)
         service.serve()

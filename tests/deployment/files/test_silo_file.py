@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rpdp.budgets import BudgetTable
-from rpdp.deployment.agent.opening import opened_agent, record_ids
+from rpdp.deployment.agent.opening import open_agent, record_ids
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.errors import BudgetError, InputError, PrivacyRefusal
 from rpdp.ledger import Ledger, LedgerInUseError
@@ -234,15 +234,15 @@ def test_files_that_are_none(tmp_path: Path, write: Write) -> None:
 
 
 def open_and_close(spec: SiloFile) -> None:
-    with opened_agent(spec):
+    with open_agent(spec):
         pass
 
 
 def test_an_agent_opens(silo: Given) -> None:
-    with opened_agent(silo(("silo.closed_runs", '["old"]'))) as agent:
+    with open_agent(silo(("silo.closed_runs", '["old"]'))) as agent:
         assert (agent.silo.name, len(agent.silo.records), len(agent.models)) == ("a", 40, 1)
         assert not agent.silo.account.is_simulation
-        with pytest.raises(LedgerInUseError, match="is being written by process"), opened_agent(silo()):
+        with pytest.raises(LedgerInUseError, match="is being written by process"), open_agent(silo()):
             pass
     open_and_close(silo())  # and again, when the first one is closed
 
@@ -270,7 +270,7 @@ def test_data_that_are_nonsense(silo: Given, factory: str, expected: str) -> Non
 @pytest.mark.parametrize(
     ("model", "loss", "kind", "expected"),
     [
-        ("text", "loss", InputError, r"models.study: .*text\(\) returned str, no model"),
+        ("text", "loss", InputError, r"models.study: .*text\(\) returned str, not a model"),
         ("narrow", "loss", InputError, "models.study: model or loss fails on records: RuntimeError"),
         ("model", "mean_loss", InputError, "models.study: .*one value per record"),
         ("model", "nothing", InputError, "has no function nothing"),
@@ -287,14 +287,17 @@ def test_two_models_of_one_shape(silo: Given) -> None:
     other = '\n[models.other]\nmodel = "MODULE:{}"\nloss = "MODULE:loss"\n'
     with pytest.raises(InputError, match=r"models\.study and models\.other have the same parameters"):
         open_and_close(silo(extra=other.format("model")))
-    with opened_agent(silo(extra=other.format("deep"))) as agent:
+    with open_agent(silo(extra=other.format("deep"))) as agent:
         assert len(agent.models) == 2
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ([("data.task", '"breast"'), ("data.part", '"silo-00"')], "task 'breast' is not known"),
+        (
+            [("data.task", '"breast"'), ("data.part", '"silo-00"')],
+            "'breast' is not a built-in task; did you",
+        ),
         ([("data.task", '"breast_cancer"'), ("data.part", '"north"')], "data.part='north' must be one of silo-00"),
         (
             [("data.task", '"breast_cancer"'), ("data.part", '"silo-00"'), ("data.partition", '"random"')],
@@ -330,18 +333,18 @@ def test_an_account_for_every_record(silo: Given, tmp_path: Path) -> None:
 
 def test_the_kind_of_a_ledger(silo: Given, tmp_path: Path) -> None:
     seeded = "\n[simulation]\nseed = 7\n"
-    with pytest.raises(PrivacyRefusal, match="is a production ledger, for ever, and this file describes a simulation"):
+    with pytest.raises(PrivacyRefusal, match=r"is a production ledger, .* but this file describes a simulation"):
         open_and_close(silo(extra=seeded))
     table = BudgetTable.read(tmp_path / "budgets.csv")
     Ledger.create(tmp_path / "seeded.db", table, kind="simulation", lifetime_delta=2e-3).close()
-    with pytest.raises(PrivacyRefusal, match="is a simulation ledger, for ever, and this file describes a production"):
+    with pytest.raises(PrivacyRefusal, match=r"is a simulation ledger, .* but this file describes a production"):
         open_and_close(silo(("silo.ledger", '"seeded.db"')))
-    with opened_agent(silo(("silo.ledger", '"seeded.db"'), extra=seeded)) as agent:
+    with open_agent(silo(("silo.ledger", '"seeded.db"'), extra=seeded)) as agent:
         assert agent.silo.account.is_simulation
 
 
-PRIVATE = "others can get at it; `chmod go-rwx {path}`"
-LIMITS = "others can write to it, and so state this silo's limits; `chmod go-w` it"
+PRIVATE = "others can read or write it; run `chmod go-rwx {path}`"
+LIMITS = "others can write to it and so change this silo's limits; run `chmod go-w {path}`"
 OPEN_TO_OTHERS = [
     *((f"ledger.db{end}", bit, PRIVATE) for end in ("", ".key", ".inbox") for bit in (0o40, 0o20, 0o10, 4, 2, 1)),
     *(("silo.toml", bit, LIMITS) for bit in (0o20, 2)),
@@ -373,7 +376,7 @@ def test_budgets_in_a_closed_directory_are_out_of_reach(silo: Given, tmp_path: P
     tmp_path.chmod(0o700)
     open_and_close(spec)
     tmp_path.chmod(0o700 | way_in)
-    with pytest.raises(PrivacyRefusal, match=r"budgets\.csv: others can get at it"):
+    with pytest.raises(PrivacyRefusal, match=r"budgets\.csv: others can read or write it"):
         open_and_close(spec)
 
 
@@ -384,7 +387,7 @@ def test_a_link_to_budgets_that_others_can_get_at(silo: Given, tmp_path: Path) -
     budgets = (tmp_path / "budgets.csv").rename(shared / "consents.csv")
     (tmp_path / "budgets.csv").symlink_to(budgets)
     budgets.chmod(0o644)
-    with pytest.raises(PrivacyRefusal, match=r"shared/consents\.csv: others can get at it"):
+    with pytest.raises(PrivacyRefusal, match=r"shared/consents\.csv: others can read or write it"):
         open_and_close(spec)
     budgets.chmod(0o600)
     open_and_close(spec)

@@ -64,5 +64,5 @@ def test_a_strategy_that_makes_no_model_is_refused(tmp_path: Path) -> None:
             assert arrays is not None
             return ArrayRecord({"values": torch.full((5,), float("nan"))}), metrics
 
-    with pytest.raises(InputError, match="strategy Wrong made"):
+    with pytest.raises(InputError, match="strategy Wrong must return 5 finite numbers"):
         averaged(tmp_path, StrategyBackbone(Wrong()))

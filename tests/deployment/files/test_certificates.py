@@ -183,7 +183,7 @@ def test_a_key_of_another_authority(authority: Authority, tmp_path: Path) -> Non
     other = make_authority(tmp_path)
     with pytest.raises(InputError, match="is not the key of"):
         make_server_certificate(Authority(authority.certificate, other.key), tmp_path, ["localhost"])
-    with pytest.raises(InputError, match="no certificate can be read"):
+    with pytest.raises(InputError, match="not a readable certificate"):
         make_server_certificate(Authority(other.key, other.key), tmp_path, ["localhost"])
-    with pytest.raises(InputError, match="no private key can be read"):
+    with pytest.raises(InputError, match="not a readable private key"):
         make_server_certificate(Authority(other.certificate, other.certificate), tmp_path, ["localhost"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rpdp.deployment.agent.agent import Agent, Timing
+from rpdp.deployment.agent.release_timing import Timing
 from rpdp.errors import RpdpError
 from rpdp.federation.frames import Frame
 from rpdp.tasks.models.losses import binary_loss
@@ -29,6 +29,8 @@ from tests.deployment.agent.scene import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rpdp.deployment.agent.agent import Agent
 
 PUBLIC = public_plan()
 AFTER = 1.0

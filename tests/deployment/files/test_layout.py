@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rpdp.deployment.agent.opening import opened_agent, record_ids
+from rpdp.deployment.agent.opening import open_agent, record_ids
 from rpdp.deployment.files.certificates import ServerCertificate
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
-from rpdp.deployment.trial import operator, provide_trial_budgets
+from rpdp.deployment.flower.control import Control
+from rpdp.deployment.trial import provide_trial_budgets
 from rpdp.errors import InputError
 from rpdp.federation import model_fingerprint
 from rpdp.planning import PublicPlan
@@ -47,7 +48,7 @@ def test_what_is_there(layout: Layout) -> None:
     found = {str(path.relative_to(layout.directory)) for path in layout.directory.rglob("*") if path.is_file()}
     shared = {"deploy.toml", "authority/ca.crt", "authority/ca.key", "server/ca.crt"}
     server = {f"server/{name}" for name in ("server.crt", "server.key", "study.toml", "plan.json")}
-    app = {"pyproject.toml", *(f"rpdp_app/{name}.py" for name in ("__init__", "client_app", "server_app"))}
+    app = {"pyproject.toml", *(f"rpdp_app/{name}.py" for name in ("__init__", "server_app"))}
     keys = {f"server/keys/{name}.pub" for name in SILOS}
     silos = {f"silos/{name}/{file}" for name in SILOS for file in (f"{name}.key", f"{name}.pub", "ca.crt", "silo.toml")}
     assert found == shared | server | {f"server/app/{name}" for name in app} | keys | silos
@@ -101,14 +102,17 @@ def test_the_proposed_policy_just_fits(layout: Layout) -> None:
 def test_the_names_of_the_server(tmp_path: Path, study: StudyFile, host: str, address: str) -> None:
     layout = Layout.create(tmp_path / "f", study, SILOS, host, 8443)
     home = layout.server
-    names = ServerCertificate(home / "ca.crt", home / "server.crt", home / "server.key").names()
+    names = ServerCertificate.of(home).names()
     assert set(names) == {host, "127.0.0.1", "localhost"}
-    assert layout.address == operator(layout).address == address
+    assert layout.address == Control.of(layout).address == address
 
 
 def test_the_app(layout: Layout) -> None:
     told = tomllib.loads((layout.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    assert told["components"] == {"serverapp": "rpdp_app.server_app:app", "clientapp": "rpdp_app.client_app:app"}
+    assert told["components"] == {
+        "serverapp": "rpdp_app.server_app:app",
+        "clientapp": "rpdp.deployment.flower.client_app:app",
+    }
     assert told["config"]["server"] == str(layout.server)
     assert told["config"]["silos"] == "silo-00,silo-01"
     assert all("_" not in key for key in told["config"])
@@ -118,6 +122,25 @@ def test_a_path_with_quotes(tmp_path: Path, study: StudyFile) -> None:
     layout = Layout.create(tmp_path / 'a "b" \\ Ü', study, SILOS, "fl.example", 8443)
     told = tomllib.loads((layout.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert told["config"]["server"] == str(layout.server)
+
+
+def test_paths_may_be_text(tmp_path: Path, study: StudyFile) -> None:
+    layout = Layout.create(str(tmp_path / "f"), study, SILOS, "fl.example", 8443)
+    assert Layout.read(str(tmp_path / "f")) == layout
+    assert layout.silo_file("silo-01") == SiloFile.read(str(layout.silo("silo-01") / "silo.toml"))
+    assert ServerCertificate.of(str(layout.server)).names() == ServerCertificate.of(layout.server).names()
+
+
+def test_the_client_app_is_the_installed_one(layout: Layout) -> None:
+    """Flower finds it from the copied app, and its copy holds no code for silos."""
+    from flwr.clientapp import ClientApp
+    from flwr.supercore.object_ref import load_app, validate
+
+    told = tomllib.loads((layout.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["components"]
+    for component in told.values():
+        assert validate(component, check_module=True, project_dir=layout.app) == (True, None)
+    assert isinstance(load_app(told["clientapp"], RuntimeError, layout.app), ClientApp)
+    assert validate("rpdp_app.client_app:app", check_module=True, project_dir=layout.app)[0] is False  # the control
 
 
 def test_nothing_is_overwritten(layout: Layout, study: StudyFile) -> None:
@@ -229,7 +252,7 @@ def test_trial_budgets(layout: Layout, study: StudyFile) -> None:
     provide_trial_budgets(layout, study)
     for name in SILOS:
         spec = SiloFile.read(layout.silo(name) / "silo.toml")
-        with opened_agent(spec) as agent:
+        with open_agent(spec) as agent:
             assert agent.silo.name == name
             assert not agent.silo.account.is_simulation
             assert agent.silo.budgets.ids.to_pylist() == record_ids(spec)

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rpdp.deployment.agent import socket_service as service_module
-from rpdp.deployment.agent.agent_client import Unreachable, ask
-from rpdp.deployment.agent.socket_service import Service, require_own_directory, require_private
-from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
+from rpdp.deployment.agent.opening import require_owner_only
+from rpdp.deployment.agent.socket_service import Service, require_own_directory
+from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation.frames import HEADER_BYTES, UNREACHABLE, Frame
 from tests.deployment.agent.scene import (
     MOST,
@@ -116,10 +117,10 @@ def test_a_path_that_is_too_long(folder: Path) -> None:
 def test_a_file_that_others_can_get_at(folder: Path, mode: int) -> None:
     path = folder / "ledger.db"
     path.touch(0o600)
-    require_private(path)
+    require_owner_only(path)
     path.chmod(mode)
     with pytest.raises(PrivacyRefusal, match="chmod go-rwx"):
-        require_private(path)
+        require_owner_only(path)
 
 
 # What lies at the path
@@ -148,7 +149,7 @@ def test_anything_else_at_the_path_is_left_alone(folder: Path, agent: Agent, kin
         path.symlink_to(folder / "elsewhere")
     else:
         path.mkdir()
-    with pytest.raises(InputError, match="and is no socket"):
+    with pytest.raises(InputError, match="and is not a socket"):
         Service(agent, path).serve()
     assert os.path.lexists(path)
 
@@ -167,6 +168,45 @@ def test_stopping_twice_and_before_the_start_is_harmless(folder: Path, agent: Ag
     service.stop()
     service.serve()
     assert not (folder / "s").exists()
+    service.stop()  # and after the end, when its sockets are closed
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_served_agent_leaves_no_open_files(folder: Path, agent: Agent) -> None:
+    with Live(agent, folder / "first"):  # whatever is opened once per process
+        pass
+    before = open_files()
+    for turn in range(5):
+        with Live(in_memory(Making(PUBLIC, seed=turn)), folder / "s") as live:
+            assert live.ask(HELLO).kind == "hello"
+            assert open_files() >= before + 3  # the control: the listener and a pair to wake it are seen
+    wait_until(lambda: open_files() == before)
+
+
+def test_an_agent_that_cannot_serve_leaves_no_open_files(folder: Path, agent: Agent) -> None:
+    before = open_files()
+    for _ in range(5):
+        with pytest.raises(InputError, match="name a group"):
+            Service(agent, folder / "s", group="no such group").serve()
+    assert open_files() == before
+
+
+def test_a_path_may_be_text(folder: Path, agent: Agent) -> None:
+    path = str(folder / "s")
+    assert not is_answering(path)
+    service = Service(agent, path)
+    thread = threading.Thread(target=service.serve)
+    thread.start()
+    wait_until(lambda: is_answering(path))
+    service.stop()
+    thread.join(20.0)
+    assert not is_answering(path)
+    require_own_directory(path)
+    with pytest.raises(RpdpError, match="No such file"):  # one tree of exceptions
+        ask(path, HELLO.to_bytes(), timeout=1.0)
 
 
 # Callers
@@ -195,7 +235,7 @@ def test_silent_and_slow_callers_do_not_keep_others_from_asking(live: Live) -> N
 
 
 def test_a_caller_who_trickles_bytes_gets_no_more_time_than_others(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_TALK_SECONDS", 0.4)
+    monkeypatch.setattr(service_module, "_TRANSFER_SECONDS", 0.4)
 
     def trickle(link: socket.socket) -> None:
         for _ in range(100):
@@ -210,7 +250,7 @@ def test_a_caller_who_trickles_bytes_gets_no_more_time_than_others(live: Live, m
 
 
 def test_a_caller_who_says_nothing_is_left(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_TALK_SECONDS", 0.2)
+    monkeypatch.setattr(service_module, "_TRANSFER_SECONDS", 0.2)
     with connected(live) as link:
         assert link.recv(100) == b""
 
@@ -303,15 +343,16 @@ def test_a_client_that_waits_no_longer_says_so(folder: Path) -> None:
 
 def carried(frame: object, path: Path | None, timeout: object = 5.0) -> Frame:
     """What the app's answer holds, for a message that holds this."""
-    from rpdp.deployment.flower import client_app
+    from flwr.app import ConfigRecord, Message, RecordDict
 
-    message = client_app.request(1, b"", 5.0)
-    record = message.content.config_records[client_app.RECORD]
-    record.clear()
-    record.update({name: value for name, value in (("frame", frame), ("timeout", timeout)) if value is not None})  # type: ignore[misc]
+    from rpdp.deployment.flower.client_app import FRAME, RECORD, TIMEOUT, carry
+
+    given = {name: value for name, value in ((FRAME, frame), (TIMEOUT, timeout)) if value is not None}
+    record = ConfigRecord(given)  # type: ignore[arg-type]
+    message = Message(RecordDict({RECORD: record}), dst_node_id=1, message_type="train", ttl=5.0)
     context = SimpleNamespace(node_config={} if path is None else {"socket": str(path)})
-    answer = client_app.answered(client_app.carry(message, context))  # type: ignore[arg-type]
-    assert answer is not None
+    answer = carry(message, context).content.config_records[RECORD][FRAME]  # type: ignore[arg-type]
+    assert isinstance(answer, bytes)
     return Frame.from_bytes(answer, MOST)
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.federation.conftest import one_thread, spy  # noqa: F401 (fixtures)
+
 
 @pytest.fixture
 def in_flower(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Runs at the server: announces every round to every silo, and averages what the silos release."""
+"""Runs at the server: announces every round to every silo and averages what the silos release."""
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -10,5 +10,5 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """One rpdp run; `strategy=` takes a Flower strategy of one's own to average with."""
+    """Run, or resume, one rpdp run. Pass `strategy=` to average with a Flower strategy."""
     run_server(grid, context.run_config)

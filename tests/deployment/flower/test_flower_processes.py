@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
-from rpdp.deployment.flower.superlink import OFFLINE_SECONDS, SuperLink, SuperNode
+from rpdp.deployment.flower.flower_processes import OFFLINE_SECONDS, SuperLink, SuperNode
 from rpdp.errors import RpdpError
-
-from .echo import write_echo_app
+from tests.deployment.flower.echo import write_echo_app
 
 if TYPE_CHECKING:
     from rpdp.deployment.flower.control import Value

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from rpdp.audit.membership_inference import audit_model as audit_model
     from rpdp.audit.observation import go_through as go_through
     from rpdp.audit.observation import round_observation as round_observation
-    from rpdp.audit.other_budgets import OthersReport as OthersReport
-    from rpdp.audit.other_budgets import others_choose as others_choose
     from rpdp.audit.planting import Planted as Planted
     from rpdp.audit.planting import plant as plant
+    from rpdp.audit.risk_comparison import RiskComparison as RiskComparison
+    from rpdp.audit.risk_comparison import compare_risk as compare_risk
     from rpdp.audit.run_audit import ModelAudit as ModelAudit
     from rpdp.audit.run_audit import RunAudit as RunAudit
     from rpdp.audit.run_audit import audit_run as audit_run
@@ -46,7 +46,7 @@ _HOME_OF = {
     "GroupFinding": "rpdp.audit.audit_result",
     "MembershipResult": "rpdp.audit.membership_inference",
     "ModelAudit": "rpdp.audit.run_audit",
-    "OthersReport": "rpdp.audit.other_budgets",
+    "RiskComparison": "rpdp.audit.risk_comparison",
     "Planted": "rpdp.audit.planting",
     "RunAudit": "rpdp.audit.run_audit",
     "Subject": "rpdp.audit.silo_audit",
@@ -59,7 +59,7 @@ _HOME_OF = {
     "audit_silo": "rpdp.audit.silo_audit",
     "canary_budgets": "rpdp.audit.canaries",
     "go_through": "rpdp.audit.observation",
-    "others_choose": "rpdp.audit.other_budgets",
+    "compare_risk": "rpdp.audit.risk_comparison",
     "plant": "rpdp.audit.planting",
     "read_audit": "rpdp.audit.audit_files",
     "round_observation": "rpdp.audit.observation",

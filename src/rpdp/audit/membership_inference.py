@@ -2,7 +2,7 @@
 
 Many simulations of the same run. In each, a coin decides for every record whether it is in, and every record gets one
 of the budgets at random. The attacker knows records, plan and many other runs, and sees the final model alone; see
-`rpdp.audit.attack`.
+`rpdp.audit.offline_lira`.
 
 It shows an order, not a bound: a better attack may exist, so low numbers prove nothing. Thresholds for the advantage
 (true minus false positive rate) are chosen on the other runs. Beside it stands what no attacker can exceed, the
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rpdp.audit.attack import CONFIDENCE, Interval, Trials, advantages, areas, roc
+from rpdp.audit.offline_lira import CONFIDENCE, Interval, Trials, advantages, areas, roc
 from rpdp.budgets import BudgetTable
 from rpdp.checks import require_count, require_positive
 from rpdp.errors import InputError

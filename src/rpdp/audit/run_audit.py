@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rpdp.audit.membership_inference import RUNS, MembershipResult, audit_model
-from rpdp.audit.other_budgets import OthersReport, advice, others_choose
+from rpdp.audit.risk_comparison import RiskComparison, advice, compare_risk
 from rpdp.audit.served_audit import SERVED, audit_served
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, PER_GROUP, Subject, audit_silo
 from rpdp.checks import require_choice
@@ -193,7 +193,7 @@ class ModelAudit:
 
     method: str
     membership: MembershipResult
-    others: tuple[OthersReport, ...]
+    others: tuple[RiskComparison, ...]
     advice: str
 
     @property
@@ -237,7 +237,7 @@ def audit_run_model(
             workers=spec.run.workers,
             on_run=on_run,
         )
-    others = tuple(others_choose(built.public, group.epsilon) for group in found.groups)
+    others = tuple(compare_risk(built.public, group.epsilon) for group in found.groups)
     return ModelAudit(settings.method, found, others, advice(built.public, settings.method))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import escape
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +17,8 @@ _INK, _GRID = "#2a3f5f", "#e4e9f0"
 MOST_MARKS = 1_000
 LOG: dict[str, Any] = {
     "type": "log",
-    "dtick": 1,
-    "exponentformat": "none",
+    "nticks": 4,  # plotly then labels 1, 2, 5, 10 … over one or two decades, and powers of ten over more
+    "tickformat": "~g",
     "minor": {"showgrid": True, "gridcolor": "#f0f3f7"},
 }
 LEGEND_ROW = 22
@@ -36,7 +37,13 @@ def some(rows: NDArray[np.int64], most: int = MOST_MARKS) -> NDArray[np.int64]:
 
 def label(name: str) -> str:
     """A name as plotly shows it literally: plotly reads tags and entities in labels."""
-    return escape(name)
+    return str(escape(name))
+
+
+def short_label(name: str, most: int = 20) -> str:
+    """A label for an axis: a long name loses its middle, or it would take the room of the figure."""
+    kept = most // 2
+    return label(name if len(name) <= most else f"{name[:kept]}…{name[-kept:]}")
 
 
 def blank() -> go.Figure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from plotly.subplots import make_subplots
 
-from rpdp.report.look import BLUE, GREEN, GREY, LOG, ORANGE, cycle, some
+from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, cycle, some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

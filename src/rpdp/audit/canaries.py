@@ -9,6 +9,7 @@ import numpy as np
 
 from rpdp.budgets import BudgetTable
 from rpdp.checks import require_count, require_positive
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Canaries:
     groups: tuple[float, ...]
     per_group: int
     taken: NDArray[np.bool_]
+
+    __repr__ = counts_repr
 
     @classmethod
     def flip(cls, groups: Sequence[float], per_group: int, randomness: Randomness) -> Canaries:

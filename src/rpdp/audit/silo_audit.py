@@ -16,6 +16,7 @@ from rpdp.audit.observation import go_through, require_sums, round_observation, 
 from rpdp.audit.planting import plant
 from rpdp.audit.tally import Tally
 from rpdp.checks import require_choice, require_count
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.federation import Policy, Server, Silo, model_fingerprint
 from rpdp.federation.workers import one_thread
@@ -62,6 +63,8 @@ class Subject:
     loss: PerRecordLoss | None = None
     records: Records | None = None
     budgets: NDArray[np.float64] | None = None
+
+    __repr__ = counts_repr
 
     def __post_init__(self) -> None:
         parts = [self.model is None, self.loss is None, self.records is None, self.budgets is None]

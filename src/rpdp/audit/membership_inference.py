@@ -11,7 +11,6 @@ advantage δ(0) of the profile, for observers of everything.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -216,8 +215,7 @@ def _trial(
     probabilities = np.zeros(len(budgets))
     for silo, coins, which in zip(made, taken, group, strict=True):
         np.maximum.at(probabilities, which[coins], result.silos[silo.name].plan.q)
-    flat = FlatModel(copy.deepcopy(model))
-    flat.values.data.copy_(result.values)
+    flat = FlatModel(result.model)
     losses = np.concatenate([_losses(flat, loss, silo.records) for silo in silos])
     return losses, np.concatenate(taken), np.concatenate(group), probabilities
 

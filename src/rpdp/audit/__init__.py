@@ -1,11 +1,11 @@
-"""Attack ourselves: what an attacker can prove about each budget group, and whether the build does what its plan says.
+"""Audits of one's own runs: what an attacker can prove about each budget group, and whether the build follows its plan.
 
     subject = Subject(public)                       # or with model, loss, records and budgets of a silo
     result = audit_silo(subject, groups=(0.5, 5.0), per_group=10_000, seed=1)
     result.passed, result.verdict()
 
-Observing (`observe`) and analysing (`tally`, `bound`, `conformance`) are apart, so that releases of a deployed silo can
-be analysed as well. Names load on first use: analysing needs no torch.
+Observation (`observation`, `tally`) and analysis (`lower_bound`, `conformance`) are separate, so the releases of a
+deployed silo can be analysed as well. Names load on first use: analysis needs no torch.
 """
 
 from __future__ import annotations

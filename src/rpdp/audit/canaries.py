@@ -1,4 +1,4 @@
-"""Canaries: made-up records, half of them in the silo by a coin, that an attacker tries to tell apart."""
+"""Canaries: made-up records. A fair coin puts each into the silo or not, and an attacker tries to tell which."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_GROUPS = 50
 
 @dataclass(frozen=True)
 class Canaries:
-    """Who is who: canaries in the order of their coordinates, group after group.
+    """All canaries in the order of their coordinates, group after group.
 
     Attributes:
         groups: ε of each group.

@@ -95,7 +95,7 @@ class MembershipResult:
         return all(group.advantage.low <= group.bound for group in self.groups)
 
     def verdict(self) -> list[str]:
-        """The result in plain words."""
+        """The result in sentences."""
         said = ["A demonstration: one attack on the final model. It shows an order and proves no bound."]
         least, largest = self.groups[0], self.groups[-1]
         if self.follows_budgets:
@@ -104,7 +104,7 @@ class MembershipResult:
                 f"{largest.area.mean:.3f} at ε = {largest.epsilon:g} (area under the ROC curve; 0.5 is guessing)."
             )
         elif any(group.area.low > 0.5 for group in self.groups):
-            said.append("Some leakage is visible, but no clear order of the budgets in so many runs.")
+            said.append("Some leakage is visible, but no clear order of the budgets in this many runs.")
         else:
             said.append(
                 f"No leakage is visible, not even at ε = {largest.epsilon:g}: this attack does no better than guessing."
@@ -145,7 +145,7 @@ def audit_model(
         runs: How many simulations.
         seed: Of coins and simulations.
         workers: See `rpdp.simulate`.
-        on_run: Told simulations done and simulations in all.
+        on_run: Called with the number of simulations done and in all.
     """
     require_count("runs", runs, least=FEWEST_RUNS)
     budgets = tuple(sorted(require_positive("groups", epsilon) for epsilon in groups))

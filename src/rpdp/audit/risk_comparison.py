@@ -92,7 +92,7 @@ class RiskComparison:
 
 
 def advice(public: PublicPlan, method: str = "rpdp") -> str:
-    """What the planner says to the question."""
+    """The planner's answer to the question, in sentences."""
     if method in _LOOK_AT_OTHERS:
         return (
             f"Method {method} draws everybody by the budgets of all, so here the others do change one's q, within the "

@@ -92,7 +92,7 @@ def audit_silo(
         view: "steps" for an attacker who sees every local step, the strongest; "rounds" for one who has the released
             updates, which needs plain SGD.
         confidence: With which all lower bounds hold together.
-        on_round: Told rounds done and rounds in all.
+        on_round: Called with the number of rounds done and in all.
     """
     began = time.perf_counter()
     require_choice("view", view, VIEWS)
@@ -150,7 +150,7 @@ class _Run:
         self.tally.add_draws(self._canaries.members[drawn[drawn >= self._ordinary] - self._ordinary])
 
     def result(self, confidence: float, seed: int | None, began: float) -> AuditResult:
-        """Look at what was observed."""
+        """Analyse what was observed."""
         joined = len(self._silo.joined)
         kernel = self._silo.kernel_name
         facts = analyse(self.tally, self.public, joined, confidence, self._source.child("audit", "design"))

@@ -120,6 +120,8 @@ class RunResult:
 
     def load_into(self, module: nn.Module) -> nn.Module:
         """Copy the final values into a module of the run's architecture, in place, and return it."""
+        import torch
+
         trained = [value for value in module.parameters() if value.requires_grad]
         sizes = [value.numel() for value in trained]
         expected = self.public.model_fingerprint
@@ -128,7 +130,7 @@ class RunResult:
                 f"the module has {sum(sizes):,} trainable parameters and the run trained {len(self.values):,}, or its "
                 "layers differ: use a module of the architecture that was trained"
             )
-        for value, part in zip(trained, self.values.split(sizes), strict=True):
+        for value, part in zip(trained, torch.split(self.values, sizes), strict=True):
             value.data.copy_(part.view_as(value))
         return module
 

@@ -1,4 +1,4 @@
-"""What all figures share: colours, axes, and how many points a browser is given."""
+"""The style that all figures share: colours, axes, legends, and how many points a browser has to draw."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LEGEND_ROW = 22
 
 
 def cycle(count: int) -> list[str]:
-    """So many colours."""
+    """A colour for each of `count` things."""
     return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
 
 
 def some(rows: NDArray[np.int64], most: int = MOST_MARKS) -> NDArray[np.int64]:
-    """At most so many rows, evenly spread, that a browser draws them at once."""
+    """At most `most` of these rows, evenly spread: as many as a browser draws at once."""
     return rows[:: -(-rows.size // most) or 1]
 
 
@@ -54,7 +54,7 @@ def blank() -> go.Figure:
 
 
 def in_report(figure: go.Figure, *, x: str, y: str, height: int = 340) -> go.Figure:
-    """The look of a figure in a report: no title of its own, legend above, as wide as its place on the page."""
+    """Style a figure for a report: no title of its own, legend above, as wide as its place on the page."""
     shown = sum(trace.showlegend is not False for trace in figure.data)
     legend_height = LEGEND_ROW * -(-shown // 2) if shown > 1 else 0
     lines = {"gridcolor": _GRID, "zerolinecolor": _GRID, "ticks": "", "automargin": True}

@@ -1,4 +1,4 @@
-"""The figures of rpdp, as interactive plotly figures in self-contained HTML files that open offline."""
+"""Interactive figures of budgets, plans and the frontier, in self-contained HTML files that open offline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 
 
 def write_figure(figure: go.Figure, path: str | Path) -> Path:
-    """One HTML file with everything inside."""
+    """Write a figure as one HTML file with everything inside."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.write_html(path, include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})

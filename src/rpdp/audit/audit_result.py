@@ -149,8 +149,8 @@ class AuditResult:
         more = f" and {len(self.suspects) - 4} more" if len(self.suspects) > 4 else ""
         return [
             f"DOES NOT CONFORM: releases do not follow the law of the plan (p = {self.p_value:.1e}; this happens to "
-            f"an honest build once in {1 / FALSE_ALARM:,.0f} audits): {worst}{more}. Budgets cannot be trusted until it "
-            "does."
+            f"an honest build once in {1 / FALSE_ALARM:,.0f} audits): {worst}{more}. Budgets cannot be trusted until "
+            "it does."
         ]
 
     def _about_ledger(self) -> list[str]:

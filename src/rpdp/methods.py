@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from rpdp.budgets import RecordBudgets
 from rpdp.checks import require_choice, require_count, require_positive
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.planning import SiloPlan, Status, assign_allowed
 
@@ -55,6 +56,8 @@ class Declared:
     epsilon: NDArray[np.float64]
     records: int
     max_epsilon: float
+
+    __repr__ = counts_repr
 
     def __post_init__(self) -> None:
         require_count("records", self.records)

@@ -1,11 +1,11 @@
 """The audit of a silo that is served as in a deployment: an agent behind its socket, a ledger, secure randomness.
 
 Canaries are the only records of the silo. Its ledger is of kind "production" and its own; it lives in a private
-directory that is gone afterwards, so no account of a real record changes. A coordinator goes through all rounds of the
-plan over the agent's Unix socket. The auditor knows the public plan and the coins and reads nothing but released bytes.
-When the run is over the ledger is verified from its raw events.
+directory that is removed afterwards, so no account of a real record changes. A coordinator goes through all rounds of
+the plan over the agent's Unix socket. The auditor knows the public plan and the coins, and reads nothing but
+released bytes. When the run is over, the ledger is verified from its raw events.
 
-This is no simulation: coins, draws and noise come from the operating system, and two audits never see the same.
+This is not a simulation: coins, draws and noise come from the operating system, so no two audits are alike.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def audit_served(
         groups: ε of each budget group of canaries.
         per_group: Canaries of each group; about half of them are in.
         confidence: With which all lower bounds hold together.
-        on_round: Told rounds done and rounds in all.
+        on_round: Called with the number of rounds done and in all.
     """
     began = time.perf_counter()
     require_confidence(confidence)
@@ -89,8 +89,8 @@ def audit_served(
         facts = _served(plan, planted, canary_budgets(canaries), link, on_round)
     if facts.joined != tally.observations:
         raise RpdpError(
-            f"the served silo joined {facts.joined} rounds and released {tally.observations} updates, so this is no "
-            f"whole audit{facts.log}"
+            f"the served silo joined {facts.joined} rounds and released {tally.observations} updates, so the audit "
+            f"is incomplete{facts.log}"
         )
     result = analyse(tally, plan, tally.observations, confidence, source.child("design"))
     return replace(result, kernel=facts.kernel, ledger=facts.ledger, seconds=time.perf_counter() - began)
@@ -140,7 +140,7 @@ def _served(
     """A whole run over the socket of an agent, in a directory that is gone afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="rpdp-") as made,
-        _overheard() as said,
+        _kept_warnings() as said,
         Ledger.create(Path(made) / "ledger.db", budgets, kind="production", lifetime_delta=public.delta) as ledger,
     ):
         folder = Path(made)
@@ -160,10 +160,10 @@ def _served(
             try:
                 server.go(None if on_round is None else lambda log: on_round(log.round, public.schedule.rounds))
             except PrivacyRefusal as refusal:
-                raise PrivacyRefusal(f"{refusal}{_told(said)}", refusal.reason) from None
+                raise PrivacyRefusal(f"{refusal}{_log_text(said)}", refusal.reason) from None
         findings = ledger.verify().findings
         wrong = tuple(f"{found.check}: {found.problem}" for found in findings)
-        return _Facts(len(silo.joined), silo.kernel_name, wrong, _told(said))
+        return _Facts(len(silo.joined), silo.kernel_name, wrong, _log_text(said))
 
 
 class _Agent(agents.Agent):
@@ -206,7 +206,7 @@ def _listening(agent: _Agent, socket: Path) -> Iterator[None]:
 
 
 class _Log(logging.Handler):
-    """Keeps what is said."""
+    """Keeps the messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -218,8 +218,8 @@ class _Log(logging.Handler):
 
 
 @contextmanager
-def _overheard() -> Iterator[list[str]]:
-    """The warnings of silo and server: kept, so that an error can say why, and not printed."""
+def _kept_warnings() -> Iterator[list[str]]:
+    """Keep the warnings of silo and server for an error message instead of printing them."""
     log, loggers = _Log(), (agents.LOG, coordinator.LOG)
     before = [logger.propagate for logger in loggers]
     for logger in loggers:
@@ -233,5 +233,5 @@ def _overheard() -> Iterator[list[str]]:
             logger.propagate = propagate
 
 
-def _told(said: Sequence[str]) -> str:
+def _log_text(said: Sequence[str]) -> str:
     return f"; the log says: {said[0]}" if said else ""

@@ -17,6 +17,7 @@ from rpdp.budgets import validation
 from rpdp.budgets.budget_files import read_columns, write_columns
 from rpdp.budgets.validation import ROWS, Place
 from rpdp.checks import require_delta
+from rpdp.display import counts_repr, html_table
 from rpdp.errors import BudgetError
 
 if TYPE_CHECKING:
@@ -28,12 +29,18 @@ if TYPE_CHECKING:
     Texts: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
 
 
+_BANDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Records are counted by these budgets in a notebook; they are the same for all tables."""
+
+
 @dataclass(frozen=True)
 class RecordBudgets:
     """What each record allows after its subject's budget was split: arrays in the order of the table."""
 
     epsilon: NDArray[np.float64]
     delta: NDArray[np.float64] | None
+
+    __repr__ = counts_repr
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -106,7 +113,13 @@ class BudgetTable:
         return len(self.epsilon)
 
     def __repr__(self) -> str:
-        return f"BudgetTable({len(self):,} records, ε {self.epsilon.min():g} … {self.epsilon.max():g})"
+        columns = [name for name in ("delta", "subjects") if getattr(self, name) is not None]
+        return f"BudgetTable({', '.join([f'{len(self):,} records', *columns])})"
+
+    def _repr_html_(self) -> str:
+        counts, _ = np.histogram(self.epsilon, bins=[0.0, *_BANDS, np.inf])
+        names = [f"ε up to {band:g}" for band in _BANDS] + [f"ε above {_BANDS[-1]:g}"]
+        return html_table(repr(self), zip(names, map("{:,}".format, counts), strict=True), ("budget", "records"))
 
     def position(self, record: str) -> int:
         """The row of a record."""

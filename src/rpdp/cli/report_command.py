@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from rpdp.checks import require_choice
 from rpdp.cli import options  # noqa: TC001 typer evaluates annotations
 from rpdp.cli.output import print_json, say_line
 from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 def report(
@@ -46,11 +49,10 @@ def report(
         say_line(f"report: {path}")
 
 
-def _audit_section(path: Path | None) -> list[str]:
+def _audit_section(path: Path | None) -> list[Markup]:
     if path is None:
         return []
     from rpdp.audit import read_audit
     from rpdp.audit.audit_page import canary_section
-    from rpdp.report.page import heading
 
-    return [heading("Audit with canaries"), *canary_section(read_audit(path))]
+    return [canary_section(read_audit(path), heading="Audit with canaries")]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from scipy import optimize
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PlanError
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Estimate:
     """A record is active in the announced rounds 1 … active_rounds."""
 
     facts: Mapping[str, float] = field(default_factory=dict)
+
+    __repr__ = counts_repr
 
 
 class Estimator(Protocol):

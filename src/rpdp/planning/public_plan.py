@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpdp.accounting import ACCOUNTANTS, Accountant, PrivacyCurve, Schedule
 from rpdp.checks import require_delta, require_number, require_positive
+from rpdp.display import html_table
 from rpdp.errors import InputError, PlanError, TamperedPlanError
 from rpdp.planning.assignment import assign
 from rpdp.planning.recipe import Recipe
@@ -79,6 +80,25 @@ class PublicPlan:
         if not isinstance(self.model_fingerprint, str | None):
             raise InputError(f"model_fingerprint={self.model_fingerprint!r} must be text")
         object.__setattr__(self, "notes", tuple(self.notes))
+
+    def __repr__(self) -> str:
+        promise = f"σ = {self.noise_multiplier:g}, δ = {self.delta:g}"
+        return f"PublicPlan({self.schedule.describe()}, {promise}, fingerprint {self.fingerprint[:12]}…)"
+
+    def _repr_html_(self) -> str:
+        silos = "all alike" if isinstance(self.weights, float) else f"{len(self.weights):,} silos"
+        facts = {
+            "schedule": self.schedule.describe(),
+            "noise multiplier σ": f"{self.noise_multiplier:g}",
+            "δ": f"{self.delta:g}",
+            "clip norm L": f"{self.clip_norm:g}",
+            "normaliser B": f"{self.normaliser:g}",
+            "weights": silos,
+            "training": f"{self.recipe.optimiser}, learning rate {self.recipe.learning_rate:g}, {self.recipe.backbone}",
+            "accountant": self.accountant,
+            "fingerprint": self.fingerprint,
+        }
+        return html_table("Public plan", [*facts.items(), *(("note", note) for note in self.notes)])
 
     @cached_property
     def curve(self) -> PrivacyCurve:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pa_parquet
 
+from rpdp.display import html_table
 from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
 
 if TYPE_CHECKING:
@@ -98,6 +99,16 @@ class SiloPlan:
 
     def __len__(self) -> int:
         return len(self.q)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} records, {self.left_out:,} left out, {self.estimator})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{group.low:.4g} – {group.high:.4g}", f"{group.records:,}", f"{group.left_out:,}", f"{group.mean_q:.4g}")
+            for group in (self.groups() if len(self) else [])
+        ]
+        return html_table(f"{self!r} of {self.public!r}", rows, ("budget ε", "records", "left out", "mean q"))
 
     @property
     def slack(self) -> NDArray[np.float64]:

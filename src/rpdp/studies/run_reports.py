@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from markupsafe import Markup
+
     from rpdp.federation import RunResult
 
     Results = RunResult | Mapping[str, Sequence[RunResult]]
@@ -30,7 +32,7 @@ def write_reports(results: Results, directory: Path, spec: StudyFile) -> None:
         write_report(results, directory / name, edition=edition, facts=facts_of(spec))
 
 
-def rebuild_report(directory: Path, edition: Edition, out: Path, sections: Sequence[str] = ()) -> Path:
+def rebuild_report(directory: Path, edition: Edition, out: Path, sections: Sequence[Markup] = ()) -> Path:
     """The report of a finished run or comparison, made again, with further sections."""
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")

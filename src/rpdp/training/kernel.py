@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class ClippedSum:
     total: Tensor
     count: int
     norms: Tensor
+
+    __repr__ = counts_repr
 
 
 class Kernel(ABC):

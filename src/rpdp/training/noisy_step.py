@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, RpdpError
 from rpdp.training.kernel import require_clip_norm
 from rpdp.training.micro_batches import LARGEST_PIECE, pieces
@@ -81,6 +82,8 @@ class StepDiagnostics:
 
     count: int
     norms: Tensor
+
+    __repr__ = counts_repr
 
 
 class NoisyStep:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Records:
 
     inputs: tuple[Tensor, ...]
     targets: Tensor
+
+    __repr__ = counts_repr
 
     def __post_init__(self) -> None:
         """Refuse tensors that do not agree on the number of records."""

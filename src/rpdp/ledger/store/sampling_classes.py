@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.store.roster import ABSENT
 from rpdp.ledger.store.schema import DAMAGED, digest_of, pack, unpack
@@ -32,6 +33,8 @@ class Classes:
     q: FloatArray
     cost: FloatArray
     active: NDArray[np.int32]
+
+    __repr__ = counts_repr
 
     def __len__(self) -> int:
         return len(self.q)

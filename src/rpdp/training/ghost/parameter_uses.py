@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from rpdp.display import counts_repr
 from rpdp.training.kernel import lost_squares
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Norms:
 
     squared: Tensor
     scale: Tensor
+
+    __repr__ = counts_repr
 
 
 class Use(ABC):

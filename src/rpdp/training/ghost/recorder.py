@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Call:
     edge: GradientEdge | None
     extra: tuple[Tensor, Tensor] | None
     found: list[SlotUse] | None = None
+
+    __repr__ = counts_repr
 
     def settle(self, gradient: Tensor, count: int) -> None:
         """Turn input and output gradient into uses, and forget them."""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rpdp import BudgetTable, PublicPlan, Schedule
-from rpdp.audit import others_choose
-from rpdp.audit.other_budgets import advice
+from rpdp.audit import compare_risk
+from rpdp.audit.risk_comparison import advice
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_under_a_plan_the_others_change_nothing(public: PublicPlan, others: floa
 
 def test_where_the_noise_follows_the_budgets_risk_changes(public: PublicPlan) -> None:
     """The same (ε, δ), another profile: the more cautious the others, the larger the advantage."""
-    report = others_choose(public, 1.0)
+    report = compare_risk(public, 1.0)
     cautious, bold, bolder = report.scenarios
     assert (cautious.probability, report.epsilon) == (1.0, 1.0)
     assert cautious.advantage > report.own.advantage > bold.advantage > bolder.advantage
@@ -58,7 +58,7 @@ def test_noise_that_nobody_plans_with_is_left_out() -> None:
         normaliser=64,
         weights=1.0,
     )
-    assert len(others_choose(public, 1.0).scenarios) < 3
+    assert len(compare_risk(public, 1.0).scenarios) < 3
 
 
 def test_advice(public: PublicPlan) -> None:

@@ -1,4 +1,4 @@
-"""The figures of rpdp, as interactive plotly figures in self-contained HTML files that open offline."""
+"""Interactive figures of budgets, plans and the frontier, in self-contained HTML files that open offline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from plotly.subplots import make_subplots
 
-from rpdp.report.look import BLUE, GREEN, GREY, LOG, ORANGE, cycle, some
+from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, cycle, some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 
 
 def write_figure(figure: go.Figure, path: str | Path) -> Path:
-    """One HTML file with everything inside."""
+    """Write a figure as one HTML file with everything inside."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.write_html(path, include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})

@@ -61,7 +61,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class OthersReport:
+class RiskComparison:
     """One record with budget ε, and what others could do to its risk.
 
     Attributes:
@@ -92,7 +92,7 @@ class OthersReport:
 
 
 def advice(public: PublicPlan, method: str = "rpdp") -> str:
-    """What the planner says to the question."""
+    """The planner's answer to the question, in sentences."""
     if method in _LOOK_AT_OTHERS:
         return (
             f"Method {method} draws everybody by the budgets of all, so here the others do change one's q, within the "
@@ -105,7 +105,7 @@ def advice(public: PublicPlan, method: str = "rpdp") -> str:
     )
 
 
-def others_choose(public: PublicPlan, epsilon: float) -> OthersReport:
+def compare_risk(public: PublicPlan, epsilon: float) -> RiskComparison:
     """The risk of a record that allows `epsilon`, under this plan and if σ followed the others' budgets."""
     levels = _LEVELS * epsilon
     own = _scenario("this plan", public.curve, epsilon, levels, None)
@@ -120,7 +120,7 @@ def others_choose(public: PublicPlan, epsilon: float) -> OthersReport:
                 public.schedule, noise_multiplier=sigma, delta=public.delta, accountant=public.accountant
             )
             found.append(_scenario(name, curve, epsilon, levels, np.array(own.profile)))
-    return OthersReport(epsilon, tuple(levels.tolist()), own, tuple(found))
+    return RiskComparison(epsilon, tuple(levels.tolist()), own, tuple(found))
 
 
 def _scenario(

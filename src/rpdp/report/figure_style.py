@@ -1,9 +1,10 @@
-"""What all figures share: colours, axes, and how many points a browser is given."""
+"""The style that all figures share: colours, axes, legends, and how many points a browser has to draw."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import escape
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +17,8 @@ _INK, _GRID = "#2a3f5f", "#e4e9f0"
 MOST_MARKS = 1_000
 LOG: dict[str, Any] = {
     "type": "log",
-    "dtick": 1,
-    "exponentformat": "none",
+    "nticks": 4,  # plotly then labels 1, 2, 5, 10 … over one or two decades, and powers of ten over more
+    "tickformat": "~g",
     "minor": {"showgrid": True, "gridcolor": "#f0f3f7"},
 }
 LEGEND_ROW = 22
@@ -25,18 +26,24 @@ LEGEND_ROW = 22
 
 
 def cycle(count: int) -> list[str]:
-    """So many colours."""
+    """A colour for each of `count` things."""
     return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
 
 
 def some(rows: NDArray[np.int64], most: int = MOST_MARKS) -> NDArray[np.int64]:
-    """At most so many rows, evenly spread, that a browser draws them at once."""
+    """At most `most` of these rows, evenly spread: as many as a browser draws at once."""
     return rows[:: -(-rows.size // most) or 1]
 
 
 def label(name: str) -> str:
     """A name as plotly shows it literally: plotly reads tags and entities in labels."""
-    return escape(name)
+    return str(escape(name))
+
+
+def short_label(name: str, most: int = 20) -> str:
+    """A label for an axis: a long name loses its middle, or it would take the room of the figure."""
+    kept = most // 2
+    return label(name if len(name) <= most else f"{name[:kept]}…{name[-kept:]}")
 
 
 def blank() -> go.Figure:
@@ -47,7 +54,7 @@ def blank() -> go.Figure:
 
 
 def in_report(figure: go.Figure, *, x: str, y: str, height: int = 340) -> go.Figure:
-    """The look of a figure in a report: no title of its own, legend above, as wide as its place on the page."""
+    """Style a figure for a report: no title of its own, legend above, as wide as its place on the page."""
     shown = sum(trace.showlegend is not False for trace in figure.data)
     legend_height = LEGEND_ROW * -(-shown // 2) if shown > 1 else 0
     lines = {"gridcolor": _GRID, "zerolinecolor": _GRID, "ticks": "", "automargin": True}

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.report.page import Column, table
-from rpdp.report.promise import randomness_is_open
+from rpdp.report.rendering import Alarm, Column, Table
 from rpdp.report.report_records import group_name
 from rpdp.report.report_runs import Spread, rounds_answered
 
@@ -18,79 +17,77 @@ if TYPE_CHECKING:
 _NONE = "–"
 
 
-def methods_table(comparison: ReportRuns) -> str:
+def methods_table(report: ReportRuns) -> Table:
     """What each method reached, and what it promises; in the silo edition also whether it keeps to the budgets."""
     columns = [
-        Column("method", words=True),
+        Column("method", is_text=True),
         Column("test accuracy"),
         Column("mean over silos"),
         Column("seeds"),
-        Column("promises", words=True),
+        Column("promises", is_text=True),
     ]
-    if comparison.for_silo:
+    if report.for_silo:
         columns += [Column("seconds per run"), Column("records over budget")]
-    rows, alarms = [], set()
-    for number, (method, runs) in enumerate(comparison.methods.items()):
+    rows = []
+    for method, runs in report.methods.items():
         row = [
             method,
-            str(Spread.of(comparison.accuracies(method)) or _NONE),
-            str(Spread.of(comparison.means_over_silos(method)) or _NONE),
+            str(Spread.of(report.accuracies(method)) or _NONE),
+            str(Spread.of(report.means_over_silos(method)) or _NONE),
             str(len(runs)),
-            comparison.promise(method),
+            report.promise(method),
         ]
-        if comparison.for_silo:
-            over = comparison.over_budget(method)
+        if report.for_silo:
+            over = report.over_budget(method)
             seconds = sum(run.seconds for run in runs) / len(runs)
             row.append(_NONE if np.isnan(seconds) else f"{seconds:.1f}")
-            row.append(f"{over:,} of {comparison.records(method):,}" if over else "0")
-            if over:
-                alarms.add((number, len(row) - 1))
+            row.append(Alarm(f"{over:,} of {report.records(method):,}") if over else "0")
         rows.append(row)
-    return table(columns, rows, caption=_methods_caption(comparison), alarms=frozenset(alarms))
+    return Table(columns, rows, _methods_caption(report))
 
 
-def _methods_caption(comparison: ReportRuns) -> str:
+def _methods_caption(report: ReportRuns) -> str:
     text = (
         "Accuracy of the final model over all test records, mean ± standard deviation over the seeds; beside it the "
         "unweighted mean over the silos."
     )
-    if comparison.for_silo:
+    if report.for_silo:
         text += " Over budget: records, in all seeds, that spend more than they allow; 0 where the promise is kept."
     return text
 
 
-def silos_table(comparison: ReportRuns) -> str:
+def silos_table(report: ReportRuns) -> Table:
     """One line per silo: what is public, and in the silo edition what only the silo knows."""
-    run = comparison.subject
-    schedule, given = run.public.schedule, randomness_is_open(comparison)
-    columns = [Column("silo", words=True), Column("weight"), Column(f"rounds joined of {schedule.rounds:,}")]
+    run = report.run
+    schedule, given = run.public.schedule, report.depends_on_coins
+    columns = [Column("silo", is_text=True), Column("weight"), Column(f"rounds joined of {schedule.rounds:,}")]
     if run.score:
         columns.append(Column("test accuracy"))
     if given:
         columns.append(Column("ε at q = 1, given these rounds"))
-    if comparison.for_silo:
+    if report.for_silo:
         columns += [Column("records"), Column("expected batch"), Column("sit out")]
-    if comparison.for_silo and comparison.is_protected:
+    if report.for_silo and report.is_protected:
         columns.append(Column("largest cost"))
-    if comparison.for_silo and given:
+    if report.for_silo and given:
         columns.append(Column("the same, given these rounds"))
     rows = []
-    for silo in comparison.silos:
+    for silo in report.silos:
         joined = rounds_answered(run, silo)
-        row = [silo, _weight(comparison, silo), f"{joined:,}"]
+        row = [silo, _weight(report, silo), f"{joined:,}"]
         if run.score:
             row.append(f"{run.score.by_silo[silo]:.3f}" if silo in run.score.by_silo else _NONE)
         if given:
             row.append(f"{run.public.curve.given(joined).epsilon(1.0):.4g}")
-        if comparison.for_silo:
-            row += _own_cells(comparison, silo, given)
+        if report.for_silo:
+            row += _own_cells(report, silo, given)
         rows.append(row)
-    return table(columns, rows, caption=_silos_caption(comparison, given))
+    return Table(columns, rows, _silos_caption(report, given))
 
 
-def _own_cells(comparison: ReportRuns, silo: str, given: bool) -> list[str]:
-    view = comparison.subject.silos.get(silo)
-    count = 3 + comparison.is_protected + given
+def _own_cells(report: ReportRuns, silo: str, given: bool) -> list[str]:
+    view = report.run.silos.get(silo)
+    count = 3 + report.is_protected + given
     if view is None or len(view.plan) == 0:
         return [_NONE] * count
     plan = view.plan
@@ -102,10 +99,10 @@ def _own_cells(comparison: ReportRuns, silo: str, given: bool) -> list[str]:
     return cells[:count]
 
 
-def _silos_caption(comparison: ReportRuns, given: bool) -> str:
+def _silos_caption(report: ReportRuns, given: bool) -> str:
     text = "The run that this report is about."
     if given:
-        promised = comparison.subject.public.curve.largest_cost
+        promised = report.run.public.curve.largest_cost
         text += (
             f" Given these rounds: not the promise (at q = 1: ε = {promised:.4g}), which averages over participation, "
             "but the cost once it is known how many rounds a silo joined."
@@ -113,16 +110,16 @@ def _silos_caption(comparison: ReportRuns, given: bool) -> str:
     return text
 
 
-def _weight(comparison: ReportRuns, silo: str) -> str:
-    weights = comparison.subject.public.weights
+def _weight(report: ReportRuns, silo: str) -> str:
+    weights = report.run.public.weights
     value = weights if isinstance(weights, float) else weights.get(silo)
     return _NONE if value is None else f"{value:g}"
 
 
-def groups_table(records: AllRecords) -> str:
+def groups_table(records: AllRecords) -> Table:
     """Silo edition: what each budget group gives and gets."""
     columns = [
-        Column("budget ε", words=True),
+        Column("budget ε", is_text=True),
         Column("records"),
         Column("sit out"),
         Column("share of records"),
@@ -147,6 +144,5 @@ def groups_table(records: AllRecords) -> str:
         if records.correct is not None:
             row.append(f"{records.correct[rows_of].mean():.3f}")
         rows.append(row)
-    return table(
-        columns, rows, caption="All silos together, by the budget of the records; draws given the joined rounds."
-    )
+    caption = "All silos together, by the budget of the records; draws given the joined rounds."
+    return Table(columns, rows, caption)

@@ -1,4 +1,4 @@
-"""What a report says about a run that the run itself does not know."""
+"""Facts for a report that a run itself does not know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """Words for a report. All but `budgets` appear in both editions, so they must say nothing about records.
+    """Texts for a report. All but `budgets` appear in both editions, so they must say nothing about records.
 
     Attributes:
         task: What was learned from what.

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
+from rpdp.display import counts_repr
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -56,6 +58,8 @@ class Trials:
     losses: NDArray[np.float64]
     taken: NDArray[np.bool_]
     group: NDArray[np.int64]
+
+    __repr__ = counts_repr
 
     def scores(self) -> NDArray[np.float64]:
         """For each run and record, how much lower its loss is than in the other runs without it."""

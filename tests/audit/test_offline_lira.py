@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rpdp.audit.attack import Interval, Trials, advantages, areas, roc
 from rpdp.audit.membership_inference import MembershipGroup, MembershipResult
+from rpdp.audit.offline_lira import Interval, Trials, advantages, areas, roc
 
 RUNS, RECORDS = 30, 400
 

@@ -1,4 +1,4 @@
-"""Asks a silo agent over its Unix socket. Standard library only."""
+"""Asks a silo agent over its Unix socket. Imports no third-party package."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from rpdp.errors import RpdpError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 _PIECE = 1 << 20
 
 
-class Unreachable(Exception):
+class Unreachable(RpdpError):
     """The agent is not there, or did not answer in time."""
 
 

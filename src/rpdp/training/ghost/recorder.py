@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, RpdpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rpdp.training.ghost.layer_rules import Rule, SlotUse
 
 
-class UnsupportedModelError(Exception):
+class UnsupportedModelError(RpdpError):
     """The ghost kernel cannot treat this model; the message says why. Another kernel can."""
 
 

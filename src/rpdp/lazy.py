@@ -23,6 +23,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         except ModuleNotFoundError as error:
             from rpdp.extras import missing_extra
 
-            raise missing_extra(f"{package}.{name}", error) or error from None
+            needed = ("ledger",) if homes[name].startswith("rpdp.ledger") else ()
+            raise missing_extra(f"{package}.{name}", error, needed) or error from None
 
     return load

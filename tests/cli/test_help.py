@@ -6,7 +6,7 @@ import click
 import pytest
 
 import rpdp as package
-from rpdp.cli.app import SUMMARIES, LazyCommand
+from rpdp.cli.app import SUMMARIES, load_command
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command
@@ -17,7 +17,7 @@ def listed() -> tuple[list[list[str]], list[list[str]]]:
     groups: list[list[str]] = [[]]
     commands: list[list[str]] = []
     for name in SUMMARIES:
-        loaded = LazyCommand(name).load()
+        loaded = load_command(name)
         if isinstance(loaded, click.Group):
             groups.append([name])
             commands += [[name, inner] for inner in loaded.commands]
@@ -58,7 +58,7 @@ def test_without_a_command_the_help_is_shown(rpdp: Command, command: list[str]) 
 @pytest.mark.parametrize("name", SUMMARIES)
 def test_the_list_of_commands_shows_the_first_sentence_of_each(rpdp: Command, name: str) -> None:
     """The list is written down so that it loads no command; it must not drift from the commands themselves."""
-    help_text = LazyCommand(name).load().help
+    help_text = load_command(name).help
     assert help_text is not None
     assert help_text.partition("\n\n")[0] == SUMMARIES[name]
     assert SUMMARIES[name].split()[0] in rpdp("--help").out

@@ -28,32 +28,37 @@ SUMMARIES = {
 """Every command and the first sentence of its help."""
 
 
-class LazyCommand(TyperCommand):
-    """A line in the list of commands, which turns into the command itself when that is run."""
-
-    def load(self) -> click.Command:
-        """The command itself, a group for a command with subcommands."""
-        name = self.name
-        assert name is not None
-        module = import_module(f"rpdp.cli.{name}_command")
-        holder = typer.Typer(rich_markup_mode="markdown")
-        if hasattr(module, "app"):
-            holder.add_typer(module.app, name=name)
-        else:
-            holder.command(name)(getattr(module, name))
-        return typer.main.get_group(holder).commands[name]
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
-        """The context of the command itself, in which click then runs it."""
-        return self.load().make_context(info_name, args, parent, **extra)
+def load_command(name: str) -> click.Command:
+    """A command of `SUMMARIES`, or the group of its subcommands."""
+    module = import_module(f"rpdp.cli.{name}_command")
+    holder = typer.Typer(rich_markup_mode="markdown")
+    if hasattr(module, "app"):
+        holder.add_typer(module.app, name=name)
+    else:
+        holder.command(name)(getattr(module, name))
+    return typer.main.get_group(holder).commands[name]
 
 
 class _Commands(TyperGroup):
-    """The commands of `SUMMARIES`, in their order."""
+    """The commands of `SUMMARIES`, in their order. `commands` has only their summaries; `get_command` loads one."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands.update({name: LazyCommand(name, help=summary) for name, summary in SUMMARIES.items()})
+        self.commands.update({name: TyperCommand(name, help=summary) for name, summary in SUMMARIES.items()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return load_command(cmd_name) if cmd_name in self.commands else None
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, made from the summaries."""
+        listing = TyperGroup(
+            name=self.name,
+            commands=self.commands,
+            params=self.params,
+            help=self.help,
+            rich_markup_mode=self.rich_markup_mode,
+        )
+        listing.format_help(ctx, formatter)
 
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""Public names that load on first use (PEP 562): who needs one name of a package does not pay for the others."""
+"""Public names that load on first use (PEP 562), so that using one name of a package does not load the others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ if TYPE_CHECKING:
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for a package whose public names are defined in these modules."""
+    """A `__getattr__` for a package whose public names are defined in these modules.
+
+    A name whose optional packages are not installed raises `MissingExtraError`, which says what to install.
+    """
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        try:
+            return getattr(import_module(homes[name]), name)
+        except ModuleNotFoundError as error:
+            from rpdp.extras import missing_extra
+
+            needed = ("ledger",) if homes[name].startswith("rpdp.ledger") else ()
+            raise missing_extra(f"{package}.{name}", error, needed) or error from None
 
     return load

@@ -150,7 +150,7 @@ def test_check(made: Rpdp) -> None:
     assert told["socket"] == str(Path("f/silos/silo-00/agent.sock").resolve())
     shown = made("silo", "check", "f/silos/silo-00/silo.toml")
     assert f"silo silo-00: {told['records']} records, each with a budget and an account" in shown
-    assert "answers leave 2 s after the question" in shown
+    assert "answers leave 2 s after the request" in shown
     assert not Path(told["socket"]).exists()
     trials.set_value(Layout.read(Path("f")), "silo-00", "release_after", '"ready"')
     assert "their timing is not covered" in made("silo", "check", "f/silos/silo-00/silo.toml")

@@ -24,6 +24,7 @@ import numpy as np
 from scipy import fft
 
 from rpdp.accounting.participation import ExplicitCount
+from rpdp.errors import RpdpError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +43,7 @@ _STEEPEST = 8.0
 """The steepest extra tilt, in units of one over the standard deviation, from which a window's ends are taken."""
 
 
-class GridTooLongError(Exception):
+class GridTooLongError(RpdpError):
     """The grid is too fine for what it must cover; a coarser one gives a looser, still valid bound."""
 
 

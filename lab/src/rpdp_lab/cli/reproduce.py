@@ -9,8 +9,8 @@ import typer
 
 from rpdp.checks import require_count
 from rpdp.cli import options  # noqa: TC001 typer evaluates annotations
-from rpdp.cli.output import INTERRUPTED, print_json, print_table, say, say_line, tell_interrupted
-from rpdp.cli.progress import _Bar
+from rpdp.cli.output import INTERRUPTED, print_json, print_table, report_interruption, say, say_line
+from rpdp.cli.progress import ProgressBar
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ def _run(
                 cells, out, jobs=workers, device=device, any_version=any_version, force=force, on_cell=bar
             )
     except KeyboardInterrupt:
-        tell_interrupted(f"Every finished cell is kept in {out}; the same command goes on.", None, as_json=as_json)
+        report_interruption(f"Every finished cell is kept in {out}; the same command goes on.", None, as_json=as_json)
         raise typer.Exit(INTERRUPTED) from None
     _show_outcome(outcome, out, as_json=as_json)
 
 
-class _CellBar(_Bar):
+class _CellBar(ProgressBar):
     """Cells of suites."""
 
     def __call__(self, progress: Progress) -> None:

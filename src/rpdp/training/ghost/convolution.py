@@ -228,7 +228,7 @@ class ConvolutionUse(FactorUse):
     def per_record(self, rows: Tensor) -> Tensor:
         """The direct form for a few records, taps without input filled with zeros."""
         right = self.patches(self.pixels[rows])
-        return self._place(torch.matmul(self.left[rows].transpose(2, 3), right)).flatten(1)
+        return self.place(torch.matmul(self.left[rows].transpose(2, 3), right)).flatten(1)
 
     def settled(self) -> Use:
         """The cheaper form: direct where gradients are not much larger than the activations."""
@@ -252,7 +252,7 @@ class ConvolutionUse(FactorUse):
             torch.bmm(transposed, patches, out=gradients[part].flatten(0, 1))
         return KeptConvolutionUse(gradients, self)
 
-    def _place(self, gradients: Tensor) -> Tensor:
+    def place(self, gradients: Tensor) -> Tensor:
         """From (…, G, p, taps · c) to the shape of the weight (…, G·p, c, *kernel)."""
         shape = self.shape
         lead = gradients.shape[:-3]
@@ -325,11 +325,11 @@ class KeptConvolutionUse(DirectUse):
 
     def per_record(self, rows: Tensor) -> Tensor:
         """In the order of the weight."""
-        return self._source._place(self.gradients[rows].view(-1, *self._form)).flatten(1)
+        return self._source.place(self.gradients[rows].view(-1, *self._form)).flatten(1)
 
     def add_sum(self, factors: Tensor, out: Tensor) -> None:
         """One matrix-vector product, then the order of the weight."""
-        out.add_(self._source._place((factors @ self.gradients).view(self._form)))
+        out.add_(self._source.place((factors @ self.gradients).view(self._form)))
 
 
 def _positions_first(values: Tensor, groups: int) -> Tensor:

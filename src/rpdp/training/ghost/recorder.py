@@ -19,7 +19,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from rpdp.display import counts_repr
-from rpdp.errors import InputError
+from rpdp.errors import InputError, RpdpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rpdp.training.ghost.layer_rules import Rule, SlotUse
 
 
-class UnsupportedModelError(Exception):
+class UnsupportedModelError(RpdpError):
     """The ghost kernel cannot treat this model; the message says why. Another kernel can."""
 
 

@@ -1,4 +1,4 @@
-"""How `rpdp ledger show` tells what is in a ledger."""
+"""A ledger at a glance, for `rpdp ledger show`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_overview(ledger: Path, overview: Overview) -> None:
-    """A ledger at a glance: budgets in force, runs, totals."""
+    """Print the budgets in force, the runs and the totals of a ledger."""
     say(
         f"{ledger}: a {overview.kind} ledger of {overview.records:,} records, created {overview.created}; lifetime δ "
         f"{overview.lifetime_delta:g} unless a record has its own"
@@ -44,7 +44,7 @@ def show_overview(ledger: Path, overview: Overview) -> None:
         for run in overview.runs
     ]
     columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ"]
-    print_table("Runs", columns, runs) if runs else say("No run was admitted yet.")
+    print_table("Runs", columns, runs) if runs else say("No run has been admitted yet.")
     say(
         f"{overview.withdrawn:,} withdrawn · {overview.never_used:,} never used · {overview.events:,} events · "
         f"{overview.pending_actions:,} steward actions waiting to be booked · {overview.updates:,} updates kept "

@@ -1,4 +1,4 @@
-"""What `rpdp plan` tells people about a plan."""
+"""A plan as a table and sentences, for `rpdp plan`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHY = {
 
 
 def remarks_on_delta(budgets: BudgetTable, lifetime_delta: float | None) -> list[str]:
-    """Which δ of the records was compared with the run's, if any was."""
+    """Say which δ of the records was compared with the run's, if any."""
     if budgets.delta is not None and lifetime_delta is not None:
         return ["The file has a lifetime δ for every record: it counts, and --lifetime-delta does not."]
     if budgets.delta is None and lifetime_delta is None:
@@ -38,8 +38,10 @@ def remarks_on_delta(budgets: BudgetTable, lifetime_delta: float | None) -> list
     return []
 
 
-def show_plan(public: PublicPlan, silo: SiloPlan, files: dict[str, str], story: str | None, remarks: list[str]) -> None:
-    """A plan as table and sentences."""
+def show_plan(
+    public: PublicPlan, silo: SiloPlan, files: dict[str, str], explanation: str | None, remarks: list[str]
+) -> None:
+    """Print a plan."""
     say(
         f"{public.schedule.describe()} · σ = {public.noise_multiplier:.4g} · δ = {public.delta:g} · cost at q = 1: "
         f"ε = {public.curve.largest_cost:.4g} ({public.accountant})"
@@ -53,8 +55,8 @@ def show_plan(public: PublicPlan, silo: SiloPlan, files: dict[str, str], story: 
     )
     for line in [*_remarks(public, summary), *remarks]:
         say(line)
-    if story is not None:
-        say(story)
+    if explanation is not None:
+        say(explanation)
     if files:
         settings = f"L = {public.clip_norm:g}, B = {public.normaliser:g} and equal weights for all silos"
         say(f"The public plan states {settings}.")
@@ -63,7 +65,7 @@ def show_plan(public: PublicPlan, silo: SiloPlan, files: dict[str, str], story: 
 
 
 def print_groups(silo: SiloPlan) -> None:
-    """The budget groups of a silo plan as a table."""
+    """Print the budget groups of a silo plan."""
     rows = []
     for group in silo.groups():
         band = f"{group.low:.4g}" if group.low == group.high else f"{group.low:.4g} – {group.high:.4g}"

@@ -1,4 +1,4 @@
-"""Greek letters and signs on terminals that have none: ε is written out as epsilon instead of ending in an error."""
+"""Plain text for terminals that cannot show Greek letters and signs: ε is printed as epsilon."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HANDLER = "rpdp-spelled"
 
 
 def install() -> None:
-    """From now on, what the output streams cannot encode is spelled out."""
+    """From now on, spell out what the output streams cannot encode."""
     codecs.register_error(_HANDLER, _handle)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -48,7 +48,7 @@ def has_unicode() -> bool:
 
 
 def spelled(text: str) -> str:
-    """The text as standard output will show it: spelling before layout keeps columns straight."""
+    """The text as standard output will show it. Spell before laying out a table, so that columns stay straight."""
     if has_unicode():
         return text
     return "".join(_plain(character) for character in text)

@@ -164,18 +164,14 @@ def silo_keys() -> str:
 def _keys(sections: dict[str, type[Any]]) -> str:
     lines = []
     for name, section in sections.items():
-        summary = inspect.cleandoc(section.__doc__ or "").partition(": ")[2]
+        text, _, attributes = inspect.cleandoc(section.__doc__ or "").partition("\n\nAttributes:\n")
+        summary = text.partition(": ")[2]
+        meanings = dict(re.findall(r"^    (\w+): (.+)$", attributes, re.MULTILINE))
         lines += [f"## `[{name}]`", "", summary[:1].upper() + summary[1:], ""]
         for one in fields(section):
             if one.init:
-                lines += [f"`{one.name}` *{_kind(one.type)}{_default(one.default)}*", f": {_meaning(one)}", ""]
+                lines += [f"`{one.name}` *{_kind(one.type)}{_default(one.default)}*", f": {meanings[one.name]}", ""]
     return "\n".join(lines)
-
-
-def _meaning(one: Any) -> str:
-    """What a key means, as a sentence."""
-    said = str(one.metadata["meaning"])
-    return said[:1].upper() + said[1:] + "."
 
 
 def _kind(annotation: object) -> str:

@@ -42,7 +42,17 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SiloSection:
-    """`[silo]`: its name, its files, its socket."""
+    """`[silo]`: its name, its files, its socket.
+
+    Attributes:
+        name: The silo's name in the federation.
+        ledger: Its ledger, made with `rpdp ledger create`.
+        budgets: Its budget file.
+        socket: The agent's Unix socket.
+        group: The system group that may open the socket.
+        threads: Threads to train with.
+        closed_runs: Runs that were given up; they are never continued.
+    """
 
     name: str = setting(plain_name, meaning="the silo's name in the federation")
     ledger: str = setting(text, meaning='its ledger, made with "rpdp ledger create"')
@@ -55,7 +65,14 @@ class SiloSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """`[data]`: a function of the silo's own, or a part of a built-in task."""
+    """`[data]`: a function of the silo's own, or a part of a built-in task.
+
+    Attributes:
+        factory: A function that returns (Records, ids).
+        task: Instead of factory: a built-in task.
+        part: With task: the silo of the task whose records these are.
+        partition: With task: how its data are divided.
+    """
 
     factory: str | None = setting(reference, None)
     task: str | None = setting(text, None)
@@ -73,7 +90,13 @@ class DataSection:
 
 @dataclass(frozen=True)
 class ModelSection:
-    """`[models.NAME]`: a model that may be trained here, with its loss."""
+    """`[models.NAME]`: a model that may be trained here, with its loss.
+
+    Attributes:
+        model: A function that returns the model.
+        loss: A function from outputs and targets to one value per record.
+        task: Instead of both: a built-in task.
+    """
 
     model: str | None = setting(reference, None)
     loss: str | None = setting(reference, None)
@@ -86,7 +109,18 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class LimitSection:
-    """`[policy]`: the silo's limits and the time at which it answers."""
+    """`[policy]`: the silo's limits and the time at which it answers.
+
+    Attributes:
+        max_rounds: The largest T this silo agrees to.
+        max_local_steps: The largest τ.
+        max_participation: The largest λ, or k/T.
+        max_clip_norm: The largest L.
+        min_noise_multiplier: The smallest σ.
+        lifetime_delta: δ for life of records without one of their own.
+        max_runs: How many runs in all.
+        release_after: Seconds after an announcement at which answers leave; "ready" if their timing may be seen.
+    """
 
     max_rounds: int = setting(require_count, meaning="the largest T this silo agrees to")
     max_local_steps: int = setting(require_count, meaning="the largest τ")
@@ -118,7 +152,11 @@ class LimitSection:
 
 @dataclass(frozen=True)
 class SimulationSection:
-    """`[simulation]`: a seed, for tests; it needs a ledger made with --simulation and protects nobody."""
+    """`[simulation]`: a seed, for tests; it needs a ledger made with --simulation and protects nobody.
+
+    Attributes:
+        seed: The seed of the simulation.
+    """
 
     seed: int = setting(partial(require_count, least=0), meaning="the seed of the simulation")
 

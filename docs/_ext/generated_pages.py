@@ -46,7 +46,7 @@ _ROOMS = {
 }
 """Packages in the order of the page, and the title of each."""
 
-_STUDY = {
+STUDY = {
     "task": study_sections.TaskSection,
     "schedule": study_sections.ScheduleSection,
     "privacy": study_sections.PrivacySection,
@@ -57,7 +57,7 @@ _STUDY = {
     "policy": study_sections.PolicySection,
     "tuning": study_sections.TuningSection,
 }
-_SILO = {
+SILO = {
     "silo": silo_file.SiloSection,
     "data": silo_file.DataSection,
     "models.NAME": silo_file.ModelSection,
@@ -153,12 +153,12 @@ def _prose(text: str) -> str:
 
 def study_keys() -> str:
     """The keys of a study file."""
-    return _keys(_STUDY)
+    return _keys(STUDY)
 
 
 def silo_keys() -> str:
     """The keys of a silo file."""
-    return _keys(_SILO)
+    return _keys(SILO)
 
 
 def _keys(sections: dict[str, type[Any]]) -> str:

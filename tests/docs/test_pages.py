@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rpdp.deployment.processes import free_port
 from tests.docs.console import DOCS, ROOT, commands, fences, matches, run_page
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TUTORIALS = DOCS / "tutorials"
 LEDGER, HOSPITALS = TUTORIALS / "first-ledger.md", TUTORIALS / "two-hospitals.md"
+REAL_RUN = DOCS / "how-to" / "real-run.md"
 
 
 def has_commands(page: Path) -> bool:
@@ -18,17 +24,19 @@ def has_commands(page: Path) -> bool:
     return any(fence.is_console for fence in fences(page.read_text(encoding="utf-8")))
 
 
-PAGES = [page for page in sorted([ROOT / "README.md", *DOCS.rglob("*.md")]) if has_commands(page)]
+CANDIDATES = [ROOT / "README.md", *sorted(TUTORIALS.glob("*.md")), *sorted((DOCS / "how-to").glob("*.md"))]
+PAGES = [page for page in CANDIDATES if has_commands(page)]
 
 
 @pytest.fixture(autouse=True)
-def directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory, with a short name: a silo's socket must fit."""
+def directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty directory with a short name, for a silo's socket; modules that a page saves there are forgotten."""
     made = tmp_path_factory.mktemp("d")
     monkeypatch.chdir(made)
-    monkeypatch.setenv("COLUMNS", "80")
-    (made / "examples").symlink_to(ROOT / "examples")
-    return made
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield made
+    for path in made.glob("*.py"):
+        sys.modules.pop(path.stem, None)
 
 
 def text_of(page: Path) -> str:
@@ -37,7 +45,7 @@ def text_of(page: Path) -> str:
     return text.replace("federation --trial\n", f"federation --trial --port {free_port()}\n")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != LEDGER], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in (LEDGER, REAL_RUN)], ids=lambda page: page.stem)
 def test_a_page_works_as_it_stands(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_page(text_of(page), capsys)
 
@@ -60,6 +68,17 @@ def test_the_ledger_tutorial_covers_a_stewards_day(directory: Path, capsys: pyte
     for words in ("300 records", "Run spring", "Run summer", "withdrawn, booked", "it sat out", "ledger.db: good."):
         assert words in said
     assert len((directory / "accounts.csv").read_text().splitlines()) == 301
+
+
+def test_two_real_runs(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second with the new id that the page asks for."""
+    first, title, second = text_of(REAL_RUN).partition("## The next run\n")
+    assert title
+    run_page(first, capsys)
+    study = directory / "real.toml"
+    study.write_text(study.read_text().replace('id = "spring"', 'id = "summer"'))
+    assert "north.db: good." in run_page(second, capsys)
+    assert [found.name for found in sorted((directory / "study").iterdir())] == ["heads.json", "spring", "summer"]
 
 
 class TestTheRunnerItself:

@@ -1,4 +1,4 @@
-"""The site builds without a warning, loads nothing from other hosts, has no broken link, and covers the whole surface."""
+"""The site builds without a warning, loads nothing from elsewhere, has no broken link, and covers the whole surface."""
 
 from __future__ import annotations
 

@@ -166,12 +166,18 @@ def _keys(sections: dict[str, type[Any]]) -> str:
     for name, section in sections.items():
         text, _, attributes = inspect.cleandoc(section.__doc__ or "").partition("\n\nAttributes:\n")
         summary = text.partition(": ")[2]
-        meanings = dict(re.findall(r"^    (\w+): (.+)$", attributes, re.MULTILINE))
-        lines += [f"## `[{name}]`", "", summary[:1].upper() + summary[1:], ""]
+        explained = dict(re.findall(r"^    (\w+): (.+)$", attributes, re.MULTILINE))
+        lines += [f"## `[{name}]`", "", _sentence(summary), ""]
         for one in fields(section):
             if one.init:
-                lines += [f"`{one.name}` *{_kind(one.type)}{_default(one.default)}*", f": {meanings[one.name]}", ""]
+                meaning = explained.get(one.name) or _sentence(one.metadata["meaning"])
+                lines += [f"`{one.name}` *{_kind(one.type)}{_default(one.default)}*", f": {meaning}", ""]
     return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    assert text, "a key without an explanation"
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _kind(annotation: object) -> str:

@@ -107,7 +107,6 @@ class PrivacySection:
     """`[privacy]`: δ, where σ comes from, the clip norm, and how costs are computed.
 
     Attributes:
-        clip_norm: L, the largest influence of one record on one step.
         delta: δ of the run, common to all records; by default the task's.
         max_epsilon: Policy: the cost of a record that is in every batch; σ follows from it.
         noise_multiplier: Instead of max_epsilon: σ itself.
@@ -167,7 +166,6 @@ class TrainingSection:
     """`[training]`: how silos train and the server averages; none of it changes a cost.
 
     Attributes:
-        learning_rate: Of the local optimiser.
         decay: Factor on the learning rate from round to round.
         optimiser: sgd or adam.
         momentum: Of sgd.
@@ -280,7 +278,6 @@ class TuningSection:
     """`[tuning]`: the grid that every method gets, on seeds that are never reported.
 
     Attributes:
-        seeds: The seeds to tune on.
         learning_rates: Rates to try; by default the paper's.
         clip_norms: Clip norms to try; by default the paper's.
     """

@@ -45,9 +45,6 @@ class SiloSection:
     """`[silo]`: its name, its files, its socket.
 
     Attributes:
-        name: The silo's name in the federation.
-        ledger: Its ledger, made with `rpdp ledger create`.
-        budgets: Its budget file.
         socket: The agent's Unix socket.
         group: The system group that may open the socket.
         threads: Threads to train with.
@@ -109,18 +106,7 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class LimitSection:
-    """`[policy]`: the silo's limits and the time at which it answers.
-
-    Attributes:
-        max_rounds: The largest T this silo agrees to.
-        max_local_steps: The largest τ.
-        max_participation: The largest λ, or k/T.
-        max_clip_norm: The largest L.
-        min_noise_multiplier: The smallest σ.
-        lifetime_delta: δ for life of records without one of their own.
-        max_runs: How many runs in all.
-        release_after: Seconds after an announcement at which answers leave; "ready" if their timing may be seen.
-    """
+    """`[policy]`: the silo's limits and the time at which it answers."""
 
     max_rounds: int = setting(require_count, meaning="the largest T this silo agrees to")
     max_local_steps: int = setting(require_count, meaning="the largest τ")
@@ -152,11 +138,7 @@ class LimitSection:
 
 @dataclass(frozen=True)
 class SimulationSection:
-    """`[simulation]`: a seed, for tests; it needs a ledger made with --simulation and protects nobody.
-
-    Attributes:
-        seed: The seed of the simulation.
-    """
+    """`[simulation]`: a seed, for tests; it needs a ledger made with --simulation and protects nobody."""
 
     seed: int = setting(partial(require_count, least=0), meaning="the seed of the simulation")
 

@@ -204,7 +204,8 @@ _PARTS: dict[str, Callable[[], str]] = {
 
 
 def _fill(app: Sphinx, page: str, source: list[str]) -> None:
-    source[0] = _MARKER.sub(lambda found: _PARTS[found[1]](), source[0])
+    text = _MARKER.sub(lambda found: _PARTS[found[1]](), source[0])
+    source[0] = text.replace("\n\n```\n", "\n```\n")  # doctests need the empty line, readers do not
 
 
 def _tables(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:

@@ -241,7 +241,7 @@ def test_reading_loads_no_torch(tmp_path: Path) -> None:
 
 
 def test_the_run_file_of_the_docs_can_be_read(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "study-file.md").read_text()
     path = tmp_path / "run.toml"
     path.write_text(text.partition("```toml\n")[2].partition("```")[0])
     assert StudyFile.read(path).settings("threshold").level == 1.0

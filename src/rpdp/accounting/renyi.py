@@ -2,7 +2,7 @@
 
 One local step has the moment A_α(q) = E[(1 − q + q e^Y)^α], Y the log-ratio of the two shifted Gaussians under the
 unshifted one; K_α = log A_α (Mironov, Talwar, Zhang, arXiv 1908.10530). A silo that joins k rounds of τ steps
-has the moment k τ K_α, and the run's is E_k[exp(k τ K_α)] (docs/privacy.md, section 4).
+has the moment k τ K_α, and the run's is E_k[exp(k τ K_α)] (docs/explanation/privacy.md, section 4).
 
 How the moments are computed: since E[e^Y] = 1, A_α − 1 = E[f(q (e^Y − 1))] with f(v) = (1+v)^α − 1 − αv ≥ 0. All terms
 are positive, so nothing cancels, however small q is; and the integrand is analytic, so the trapezoidal rule

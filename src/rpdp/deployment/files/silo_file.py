@@ -42,7 +42,14 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SiloSection:
-    """`[silo]`: its name, its files, its socket."""
+    """`[silo]`: its name, its files, its socket.
+
+    Attributes:
+        socket: The agent's Unix socket.
+        group: The system group that may open the socket.
+        threads: Threads to train with.
+        closed_runs: Runs that were given up; they are never continued.
+    """
 
     name: str = setting(plain_name, meaning="the silo's name in the federation")
     ledger: str = setting(text, meaning='its ledger, made with "rpdp ledger create"')
@@ -55,7 +62,14 @@ class SiloSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """`[data]`: a function of the silo's own, or a part of a built-in task."""
+    """`[data]`: a function of the silo's own, or a part of a built-in task.
+
+    Attributes:
+        factory: A function that returns (Records, ids).
+        task: Instead of factory: a built-in task.
+        part: With task: the silo of the task whose records these are.
+        partition: With task: how its data are divided.
+    """
 
     factory: str | None = setting(reference, None)
     task: str | None = setting(text, None)
@@ -73,7 +87,13 @@ class DataSection:
 
 @dataclass(frozen=True)
 class ModelSection:
-    """`[models.NAME]`: a model that may be trained here, with its loss."""
+    """`[models.NAME]`: a model that may be trained here, with its loss.
+
+    Attributes:
+        model: A function that returns the model.
+        loss: A function from outputs and targets to one value per record.
+        task: Instead of both: a built-in task.
+    """
 
     model: str | None = setting(reference, None)
     loss: str | None = setting(reference, None)

@@ -52,7 +52,7 @@ def entered(work: Callable[[], object], stops: Sequence[str]) -> list[str]:
         work()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return seen
 
 

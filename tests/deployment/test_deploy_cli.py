@@ -294,7 +294,7 @@ def app_config(run: str, **changes: Value) -> dict[str, Value]:
 
 
 def test_one_server_app_at_a_time(made: Rpdp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_LAST_SECONDS", 0.1)
+    monkeypatch.setattr(server, "_LOCK_SECONDS", 0.1)
     with Path("f/server/.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(InputError, match="another run is in progress"):

@@ -204,5 +204,17 @@ class TestExceptions:
             assert getattr(errors, name).exit_code == int(code)
 
 
-def test_product_and_lab_have_one_version() -> None:
+def test_there_is_one_version() -> None:
     assert rpdp_lab.__version__ == rpdp.__version__
+    assert f"\nversion: {rpdp.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    latest = re.search(r"^## (\S+)", changes, re.MULTILINE)
+    assert latest is not None
+    assert latest[1] == rpdp.__version__.partition(".dev")[0]
+
+
+def test_the_paths_in_the_contributing_guide_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:src|lab|tests|benchmarks)/[\w/.]+)`", text)) - {"src/rpdp/cli/NAME_command.py"}
+    assert len(paths) > 15
+    assert {path for path in paths if not (ROOT / path).exists()} == set()

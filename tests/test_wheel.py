@@ -93,7 +93,7 @@ def test_without_extras(wheel: Path, tmp_path: Path, version: str) -> None:
     assert {"numpy", "scipy", "rpdp"} <= set(installed.split())
     assert {"torch", "flwr", "apsw", "cryptography", "scikit-learn", "rpdp-lab"} & set(installed.split()) == set()
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    failed = []
+    failed: list[object] = []
     for arguments in WORK:
         done = _rpdp(commands, tmp_path, arguments)
         failed += [(arguments, done)] if done.returncode or done.stderr else []

@@ -7,11 +7,13 @@ imports PyTorch. A name whose packages are not installed raises `errors.MissingE
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from rpdp.lazy import lazy_names
 
+TYPE_CHECKING = False  # importing typing would double the time of `import rpdp`
 if TYPE_CHECKING:
+    from typing import Any
+
     from rpdp import errors as errors
     from rpdp import methods as methods
     from rpdp.accounting import PrivacyCurve as PrivacyCurve

@@ -53,7 +53,7 @@ class _Commands(TyperGroup):
         """The list of commands, made from the summaries."""
         listing = TyperGroup(
             name=self.name,
-            commands=self.commands,
+            commands=dict(self.commands),
             params=self.params,
             help=self.help,
             rich_markup_mode=self.rich_markup_mode,

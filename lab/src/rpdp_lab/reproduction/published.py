@@ -1,4 +1,4 @@
-"""Published numbers, as constants with their source. Nothing here is computed.
+"""The published numbers, with their sources. Nothing here is computed.
 
 `PAPER` numbers are from the text and tables of "Cross-silo Federated Learning with Record-level Personalized
 Differential Privacy" (CCS'24, doi 10.1145/3658644.3670351); `AUTHORS` numbers are from the result files that its
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 
 @dataclass(frozen=True)
-class TableTwo:
+class PublishedRow:
     """A row of table 2."""
 
     batch: str
@@ -23,10 +23,10 @@ class TableTwo:
 
 PAPER_TABLE_2 = MappingProxyType(
     {
-        ("heart", "Filter"): TableTwo("486", 0.7717, 0.0128),
-        ("heart", "SCF"): TableTwo("32 (expected)", 0.8189, 0.0050),
-        ("mnist", "Filter"): TableTwo("60000", 0.8411, 7.1016),
-        ("mnist", "SCF"): TableTwo("64 (expected)", 0.9477, 2.1824),
+        ("heart", "Filter"): PublishedRow("486", 0.7717, 0.0128),
+        ("heart", "SCF"): PublishedRow("32 (expected)", 0.8189, 0.0050),
+        ("mnist", "Filter"): PublishedRow("60000", 0.8411, 7.1016),
+        ("mnist", "SCF"): PublishedRow("64 (expected)", 0.9477, 2.1824),
     }
 )
 

@@ -105,10 +105,8 @@ def spent(settings: Settings, device: str) -> Numbers:
         "expected_batch": float(q.sum()),
         "left_out": int((~drawn).sum()),
     }
-    costs = {
-        **{name: _cost(curve, q, rounds) for name, curve in curves.items()},
-        "lower": _cost(curves["pld"], q, rounds, lower=True),
-    }
+    costs: dict[str, Array] = {name: _cost(curve, q, rounds) for name, curve in curves.items()}
+    costs["lower"] = _cost(curves["pld"], q, rounds, lower=True)
     for name, cost in costs.items():
         ratio = cost / budgets
         found[name] = {

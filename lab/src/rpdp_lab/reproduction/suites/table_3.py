@@ -113,7 +113,7 @@ def estimated_and_trained(settings: Settings, device: str) -> Numbers:
         "seconds": seconds,
         "mean_q": float(plan.q.mean()),
         # if nobody stopped early
-        "largest_ratio": float(rounded(np.max(curve.epsilon(plan.q) / budgets))),
+        "largest_ratio": rounded((curve.epsilon(plan.q) / budgets).max(keepdims=True))[0],
         "noise_multiplier": plan.public.noise_multiplier,
         "left_early": int((plan.active_rounds < plan.public.schedule.rounds).sum()),
     }

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import importlib
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rpdp_lab.reproduction.cell import PROFILES
-from rpdp_lab.reproduction.suites import SUITES
-from rpdp_lab.reproduction.work import federated
-from rpdp_lab.reproduction.work.federated import budget_sample, one_run, run_file, run_file_text
+from rpdp_lab.reproduction.suites import SUITES, federated_runs
+from rpdp_lab.reproduction.suites.federated_runs import one_run, study_file, study_text
+from rpdp_lab.reproduction.suites.federations import federated_run
+from rpdp_lab.reproduction.suites.task_names import REFERENCES
 
 from rpdp.federation.backbones import make_backbone
 from rpdp.studies.execution import execute
@@ -21,19 +24,30 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_federated_cell_is_a_good_run_file(profile: Profile) -> None:
+def test_every_federated_cell_is_a_good_study_file(profile: Profile) -> None:
     texts = {
-        run_file_text({**cell.settings, "seed": 1}): cell.settings
+        study_text({**cell.settings, "seed": 1}): cell.settings
         for suite in ("figure-8", "utility")
         for cell in SUITES[suite].cells(profile)
-        if cell.work == "federated:one_run"
+        if cell.work is federated_run
     }
     assert len(texts) > 30
     for settings in texts.values():
-        spec = run_file(settings)
-        assert spec.public_schedule.rounds == settings["schedule"]["rounds"]
-        assert spec.privacy.clip_norm == settings["privacy"]["clip_norm"]
-        make_backbone(spec.recipe(spec.training.learning_rate), ["a"], spec.public_schedule.local_steps)
+        study = study_file(settings)
+        assert study.public_schedule.rounds == settings["schedule"]["rounds"]
+        assert study.privacy.clip_norm == settings["privacy"]["clip_norm"]
+        make_backbone(study.recipe(study.training.learning_rate), ["a"], study.public_schedule.local_steps)
+
+
+def test_settings_name_no_modules_and_every_stable_name_leads_somewhere() -> None:
+    """Results are kept by settings: a module that moves must not change them."""
+    for suite in SUITES.values():
+        for profile in PROFILES:
+            for cell in suite.cells(profile):
+                assert "rpdp" not in json.dumps(dict(cell.settings)).replace('"method": "rpdp"', ""), cell
+    for reference in REFERENCES.values():
+        module, _, name = reference.partition(":")
+        assert callable(getattr(importlib.import_module(module), name)), reference
 
 
 def embedded(**changes: Any) -> dict[str, Any]:
@@ -65,7 +79,7 @@ def test_records_in_no_silo_are_measured_where_there_are_any(monkeypatch: pytest
     wrong = replace(right, labels=1 - right.labels)
     found = []
     for chosen in (right, wrong):
-        monkeypatch.setattr(federated, "UNSEEN", {"breast_cancer": lambda split, chosen=chosen: chosen})
+        monkeypatch.setattr(federated_runs, "UNSEEN", {"breast_cancer": lambda split, chosen=chosen: chosen})
         found.append(one_run(embedded(), "cpu")["unseen"])
     assert found[0] > 0.7
     assert found[1] == pytest.approx(1 - found[0])
@@ -83,13 +97,7 @@ def test_the_silos_train_on_the_device_of_the_cell(monkeypatch: pytest.MonkeyPat
         seen.append(({str(silo.device) for silo in built.silos}, workers))
         return execute(built, workers=workers)
 
-    monkeypatch.setattr(federated, "execute", noted)
+    monkeypatch.setattr(federated_runs, "execute", noted)
     other, usual = one_run(embedded(), "cpu:0"), one_run(embedded(), "cpu")
     assert seen == [({"cpu:0"}, 1), ({"cpu"}, 1)]
     assert {**other, "seconds": 0} == {**usual, "seconds": 0}
-
-
-def test_the_budgets_of_the_first_column() -> None:
-    found = budget_sample({"distribution": "ThreeLevels", "parameters": "paper", "records": 1000, "seed": 0}, "cpu")
-    assert sum(found["counts"]) == 1000
-    assert sorted(count for count in found["counts"] if count) == [100, 200, 700]

@@ -1,12 +1,11 @@
-"""The one command that compares rPDP-SGD with its rivals."""
+"""rPDP-SGD compared with its rivals."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
-from rpdp_lab.central import METHODS, compare, main
+from rpdp_lab.central import METHODS, compare
 
 from rpdp.errors import InputError
 
@@ -44,17 +43,9 @@ def test_the_table_names_delta_and_what_is_not_covered(found: CentralComparison)
     assert "tuned on other seeds" in text
 
 
-def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["--task", "breast_cancer", "--seeds", "1", "--quick", "--json", "--methods", "plain SGD"])
-    assert code == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["rows"][0]["method"] == "plain SGD"
-    assert answer["seeds"] == [0]
-
-
-def test_wrong_requests_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--task", "breast_cancer", "--seeds", "0"]) == 2
-    assert "at least one seed" in capsys.readouterr().err
+def test_wrong_requests_are_refused() -> None:
+    with pytest.raises(InputError, match="at least one seed"):
+        compare("breast_cancer", [])
     with pytest.raises(InputError, match="method 'magic' is not known"):
         compare("breast_cancer", [0], methods=["magic"])
     with pytest.raises(InputError, match="task 'cifar' is not known"):

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from rpdp_lab.features import strokes
-from rpdp_lab.features.kept import kept
-from rpdp_lab.features.larger import small_network
+from rpdp_lab.features.array_cache import cached_array
+from rpdp_lab.features.reduced_tasks import sentence_head, small_network
 from rpdp_lab.features.scattering import FEATURES, scatter
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ def test_the_small_network_has_as_many_parameters_as_it_says() -> None:
     assert sum(value.numel() for value in small_network(0).parameters()) == 33_834
 
 
+def test_the_head_has_as_many_parameters_as_it_says() -> None:
+    assert sum(value.numel() for value in sentence_head().parameters()) == 3_462
+
+
 def test_an_array_is_computed_once_and_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RPDP_CACHE", str(tmp_path))
     calls = []
@@ -77,7 +81,7 @@ def test_an_array_is_computed_once_and_whole_or_not_at_all(tmp_path: Path, monke
         return np.ones(3, dtype=np.float32)
 
     with pytest.raises(KeyboardInterrupt):
-        kept("some/array", compute)
+        cached_array("some/array", compute)
     for _ in range(2):
-        assert kept("some/array", compute).tolist() == [1.0, 1.0, 1.0]
+        assert cached_array("some/array", compute).tolist() == [1.0, 1.0, 1.0]
     assert len(calls) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rpdp_lab.rivals.plain import train_plain
+from rpdp_lab.rivals.plain_sgd import train_plain
 from torch import Tensor, nn
 
 from rpdp.errors import InputError

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rpdp_lab.central.pooled_task import CentralOutcome, PooledTask
+    from rpdp_lab.rivals.filter import FilterResult
 
 
 def _scf(pooled: PooledTask, seed: int) -> CentralOutcome:
@@ -26,19 +27,21 @@ def _scf(pooled: PooledTask, seed: int) -> CentralOutcome:
     return replace(pooled.follow(plan, seed), note=note)
 
 
-def _filter(pooled: PooledTask, seed: int) -> CentralOutcome:
+def run_filter(
+    pooled: PooledTask, seed: int, noise_multiplier: float | None = None, device: str = "cpu"
+) -> FilterResult:
+    """Filter with the settings of the task, or with another σ."""
     choice, clip_norm = pooled.settings.filter, pooled.settings.clip_norm
-    settings = FilterSettings(choice.steps, choice.noise_multiplier, clip_norm, len(pooled.train), pooled.delta)
-    return pooled.timed(
-        lambda: train_filtered(
-            pooled.model(seed),
-            pooled.loss,
-            pooled.train,
-            pooled.table(seed).epsilon,
-            Seeded(seed),
-            settings=settings,
-            optimiser=sgd(choice.learning_rate),
-        )
+    sigma = choice.noise_multiplier if noise_multiplier is None else noise_multiplier
+    return train_filtered(
+        pooled.model(seed),
+        pooled.loss,
+        pooled.train,
+        pooled.table(seed).epsilon,
+        Seeded(seed),
+        settings=FilterSettings(choice.steps, sigma, clip_norm, len(pooled.train), pooled.delta),
+        optimiser=sgd(choice.learning_rate),
+        device=device,
     )
 
 
@@ -73,7 +76,7 @@ METHODS: dict[str, Method] = {
         lambda pooled, seed: pooled.follow(pooled.rpdp_plan.assign(pooled.table(seed)), seed),
     ),
     "SCF under the accountant": ("per record, by ending records early", _scf),
-    "Filter": ("per record, models only", _filter),
+    "Filter": ("per record, models only", lambda pooled, seed: pooled.timed(lambda: run_filter(pooled, seed))),
     "IDP-SGD Sample": (
         "per record, given σ",
         lambda pooled, seed: pooled.follow(sample_plan(pooled.table(seed), pooled.idp), seed),

@@ -17,11 +17,11 @@ from rpdp.planning import PublicPlan
 from rpdp.sampling import Seeded
 from rpdp.tasks.dataset import SiloData
 from rpdp.tasks.models.convolutional import paper_cnn
-from rpdp.tasks.models.losses import predicted_classes
-from rpdp.training import Records, train_central, uniform_plan
+from rpdp.training import train_central, uniform_plan
 from rpdp_lab.central.central_settings import BUDGETS, DECLARED_RECORDS, CentralSettings
 from rpdp_lab.data.heart_disease import load_published_heart_disease
 from rpdp_lab.data.mnist import load_mnist
+from rpdp_lab.models.model_scores import accuracy, records_of
 from rpdp_lab.rivals.idp_sgd import IdpSettings, noise_for_rate
 from rpdp_lab.tasks import task
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from rpdp.planning import SiloPlan
-    from rpdp.tasks.dataset import Dataset
-    from rpdp.training import CentralResult, FlatModel, OptimiserFactory, PerRecordLoss
+    from rpdp.training import CentralResult, OptimiserFactory, PerRecordLoss
     from rpdp_lab.rivals.filter import FilterResult
 
 
@@ -56,7 +55,7 @@ class PooledTask:
     def __init__(self, settings: CentralSettings, split: int | None = 0) -> None:
         data = _load(settings.task, split)
         self.settings = settings
-        self.train, self.test = _records(data.train), _records(data.test)
+        self.train, self.test = records_of(data.train), records_of(data.test)
         self.delta = task(settings.task).schedule.delta
         self.ids: list[str] = data.train.record_ids.tolist()
         self.rate = settings.expected_batch / len(self.train)
@@ -137,17 +136,8 @@ class PooledTask:
         elapsed = time.perf_counter() - start
         batches = result.local.batch_sizes
         return CentralOutcome(
-            self.accuracy(result.model), len(batches), float(np.mean(batches)), 1000.0 * elapsed / len(batches)
+            accuracy(result.model, self.test), len(batches), float(np.mean(batches)), 1000.0 * elapsed / len(batches)
         )
-
-    def accuracy(self, model: FlatModel) -> float:
-        """Share of test records that are classified correctly."""
-        with torch.no_grad():
-            right = [
-                (predicted_classes(model.module(model.prepare(part.inputs[0]))) == part.targets).sum()
-                for part in self.test.chunks(1000)
-            ]
-        return float(torch.stack(right).sum()) / len(self.test)
 
 
 def sgd(learning_rate: float) -> OptimiserFactory:
@@ -164,7 +154,3 @@ def _load(name: str, split: int | None) -> SiloData:
     if name == "heart_disease":
         return load_published_heart_disease().pooled()
     raise InputError(f"task {name!r} has no published split")
-
-
-def _records(dataset: Dataset) -> Records:
-    return Records.of(torch.from_numpy(dataset.features), torch.from_numpy(dataset.labels))

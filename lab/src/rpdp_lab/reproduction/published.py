@@ -3,7 +3,7 @@
 `PAPER` numbers are from the text and tables of "Cross-silo Federated Learning with Record-level Personalized
 Differential Privacy" (CCS'24, doi 10.1145/3658644.3670351); `AUTHORS` numbers are from the result files that its
 authors published (https://github.com/Emory-AIMS/rPDP-FL), means over five seeds of the accuracy over all silos' test
-records. Figures 2, 5, 6, 7, 8 and 9 have no numbers in the paper; what its text says of them is in `FIGURES`.
+records. The paper prints no numbers of figures 2, 5, 6, 7, 8 and 9.
 """
 
 from __future__ import annotations
@@ -78,12 +78,3 @@ AUTHORS_FIGURE_8 = MappingProxyType(
     }
 )
 """By data set and method, for ThreeLevels, BoundedPareto, BoundedMixGauss."""
-
-FIGURES = MappingProxyType(
-    {
-        "figure-5": "the fit reaches R² above 0.99",
-        "figure-6": "the fits reach R² above 0.999, so what F gets wrong is statistically insignificant",
-        "figure-9": "all methods reach accuracy 1.0 within 20 iterations; no gain for abnormal records",
-    }
-)
-"""What the text says of figures whose points are not printed as numbers."""

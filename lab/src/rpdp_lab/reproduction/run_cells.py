@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import torch
+
 import rpdp
 from rpdp.studies.device_option import require_device
 from rpdp.studies.job_processes import run_jobs
@@ -110,6 +112,8 @@ def _usable(cell: Cell, path: Path, device: str, *, any_version: bool = False) -
 
 
 def _compute(cell: Cell, device: str) -> CellResult:
+    if device == "cpu":
+        torch.set_num_threads(1)  # cells run side by side, and rounding must not depend on the number of cores
     start = time.perf_counter()
     numbers, skipped = {}, None
     try:

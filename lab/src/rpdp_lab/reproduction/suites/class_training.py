@@ -30,7 +30,7 @@ from rpdp.tasks.models.losses import binary_loss, cross_entropy
 from rpdp.training import FlatModel, train_central
 from rpdp_lab.data.mnist import load_mnist
 from rpdp_lab.features.mnist_features import linear_model, scattered_mnist
-from rpdp_lab.reproduction.suites.model_scores import accuracy_by_class, logits, records_of
+from rpdp_lab.models.model_scores import accuracy_by_class, logits, records_of
 from rpdp_lab.rivals.plain_sgd import train_plain
 from rpdp_lab.tasks import task
 
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 def train(settings: Settings, device: str) -> Numbers:
     """Train one model; its accuracy by class at the end, and if `trace` is set after every step."""
-    if device == "cpu":
-        torch.set_num_threads(1)
     data, seed = _data(settings["task"], settings["split"]), settings["seed"]
     budgets = np.asarray(settings["class_budgets"], dtype=np.float64)
     records, test = records_of(data.train), records_of(data.test)

@@ -16,7 +16,7 @@ from rpdp.studies.study_file import MethodSettings, StudyFile
 from rpdp.training import FlatModel
 from rpdp_lab.data.mnist import load_mnist
 from rpdp_lab.features.mnist_features import scattered_mnist
-from rpdp_lab.reproduction.suites.model_scores import accuracy, records_of
+from rpdp_lab.models.model_scores import accuracy, records_of
 from rpdp_lab.reproduction.suites.task_names import task_section
 
 if TYPE_CHECKING:

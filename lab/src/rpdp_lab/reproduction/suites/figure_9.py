@@ -6,7 +6,6 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from rpdp_lab.reproduction.markdown import finished, footnote, grouped, image, numbers, provenance, spread, table
-from rpdp_lab.reproduction.published import FIGURES
 from rpdp_lab.reproduction.suite import PageSection, Suite, Verdict
 from rpdp_lab.reproduction.suites.class_budgets import HEART, REVEALING, class_cell
 from rpdp_lab.reproduction.svg_figures import Panel, Series, draw
@@ -59,8 +58,8 @@ def section(results: Sequence[CellResult]) -> PageSection:
     return PageSection(
         [
             "ε = 0.5 for normal, 0.05 for abnormal patients; uniform DP-SGD at 0.05 keeps all promises, at 0.1 "
-            f"it breaks those to abnormal patients. 20 iterations, 10 trials on 10 splits. The paper: "
-            f"{FIGURES['figure-9']}.",
+            "it breaks those to abnormal patients. 20 iterations, 10 trials on 10 splits. The paper: all methods reach "
+            "accuracy 1.0 within 20 iterations; no gain for abnormal records.",
             "",
             *image("figure-9.svg", "accuracy by class over iterations"),
             *table(["method", "normal", "abnormal", "overall"], rows),

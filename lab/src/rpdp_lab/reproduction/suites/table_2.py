@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpdp.sampling import Seeded
 from rpdp_lab.reproduction.cell import Cell, Profile
 from rpdp_lab.reproduction.markdown import (
     DASH,
@@ -25,7 +24,6 @@ from rpdp_lab.reproduction.markdown import (
 )
 from rpdp_lab.reproduction.published import PAPER_TABLE_2
 from rpdp_lab.reproduction.suite import PageSection, Suite, Verdict
-from rpdp_lab.reproduction.suites.threads import one_thread_per_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +101,6 @@ def against_filter(settings: Settings, device: str) -> Numbers:
     """One method of the central comparison on one seed: accuracy, time and records per step."""
     from rpdp_lab.central import METHODS as CENTRAL_METHODS
 
-    one_thread_per_cell(device)
     pooled = _pooled(settings)
     outcome = CENTRAL_METHODS[settings["method"]][1](pooled, settings["seed"])
     return {
@@ -119,31 +116,21 @@ def against_filter(settings: Settings, device: str) -> Numbers:
 
 def active_records(settings: Settings, device: str) -> Numbers:
     """One run of Filter: its accuracy, and how many records of each budget are still active after each step."""
-    from rpdp_lab.central.pooled_task import sgd
-    from rpdp_lab.rivals.filter import FilterSettings, train_filtered
+    from rpdp_lab.central.central_methods import run_filter
+    from rpdp_lab.models.model_scores import accuracy
 
-    one_thread_per_cell(device)
     pooled, seed = _pooled(settings), settings["seed"]
     choice = pooled.settings.filter
     sigma = settings.get("filter_noise", choice.noise_multiplier)
     budgets = pooled.table(seed).epsilon
     start = time.perf_counter()
-    result = train_filtered(
-        pooled.model(seed),
-        pooled.loss,
-        pooled.train,
-        budgets,
-        Seeded(seed),
-        settings=FilterSettings(choice.steps, sigma, pooled.settings.clip_norm, len(pooled.train), pooled.delta),
-        optimiser=sgd(choice.learning_rate),
-        device=device,
-    )
+    result = run_filter(pooled, seed, sigma, device)
     seconds = (time.perf_counter() - start) / choice.steps
     # A record that dropped out never comes back, so the number of its draws is the step at which it left.
     draws = {f"{level:g}": result.local.draws[budgets == level] for level in np.unique(budgets)}
     steps = np.unique(np.linspace(0, choice.steps, MOST_POINTS).astype(int))
     return {
-        "accuracy": pooled.accuracy(result.model),
+        "accuracy": accuracy(result.model, pooled.test),
         "seconds_per_step": seconds,
         "steps": choice.steps,
         "at": steps.tolist(),

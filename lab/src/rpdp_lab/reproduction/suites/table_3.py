@@ -17,7 +17,6 @@ from rpdp_lab.reproduction.markdown import DASH, finished, grouped, numbers, pro
 from rpdp_lab.reproduction.published import PAPER_TABLE_3
 from rpdp_lab.reproduction.suite import PageSection, Suite, Verdict
 from rpdp_lab.reproduction.suites.cost_curves import rounded
-from rpdp_lab.reproduction.suites.threads import one_thread_per_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +101,6 @@ def estimated_and_trained(settings: Settings, device: str) -> Numbers:
     """
     from rpdp.tasks.federate import split_rows
 
-    one_thread_per_cell(device)
     data, test, module = _data_and_model(settings)
     rows, _ = split_rows(data.labels, settings["records"] / len(data), np.random.default_rng(settings["seed"]))
     chosen = data.take(rows)
@@ -167,7 +165,7 @@ def _trained_accuracy(
     from rpdp.tasks.models.losses import cross_entropy
     from rpdp.training import train_central
     from rpdp_lab.central.pooled_task import sgd
-    from rpdp_lab.reproduction.suites.model_scores import accuracy, records_of
+    from rpdp_lab.models.model_scores import accuracy, records_of
 
     result = train_central(
         module,

@@ -214,10 +214,10 @@ def test_budgets_in_another_order_are_matched_by_id() -> None:
 @pytest.mark.parametrize(
     ("ids", "record_ids", "words"),
     [
-        (["r0", "r1"], IDS, "silo a: 1 of 3 records have no budget, 'r2' first"),
-        (["r0", "r1", "x"], IDS, "silo a: 1 of 3 records have no budget, 'r2' first"),
-        (["r0", "r1", "r2", "r9"], IDS, "silo a: 1 budgets belong to no record, 'r9' first"),
-        (["r0", "r1", "r2"], ["r0", "r1", "r1"], "silo a: record id 'r1' stands in row 2 and again in row 3"),
+        (["r0", "r1"], IDS, "silo a: 1 of 3 records have no budget, the first is 'r2'"),
+        (["r0", "r1", "x"], IDS, "silo a: 1 of 3 records have no budget, the first is 'r2'"),
+        (["r0", "r1", "r2", "r9"], IDS, "silo a: 1 budgets belong to no record, the first is 'r9'"),
+        (["r0", "r1", "r2"], ["r0", "r1", "r1"], "silo a: record id 'r1' occurs in row 2 and again in row 3"),
         (["r0", "r1", "r2"], ["r0", "r1"], "silo a: 2 record ids for 3 records"),
     ],
     ids=["missing", "other", "spare", "duplicate", "too few ids"],

@@ -90,7 +90,7 @@ def test_records_whose_delta_is_used_up_sit_out() -> None:
 def test_a_silo_without_a_weight_is_refused() -> None:
     public = replace(PUBLIC, weights={"north": 1.0})
     silo = make_silo("south", public)
-    with pytest.raises(PrivacyRefusal, match="no weight for silo 'south'; it names north"):
+    with pytest.raises(PrivacyRefusal, match="no weight for silo 'south', only for north"):
         admit(silo, public)
     assert_untouched(silo)
 

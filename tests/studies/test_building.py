@@ -129,8 +129,11 @@ def test_budget_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ({"a": 40, "b": 37, "c": 40}, "run.toml: budgets.files: silo b: 3 of 40 records have no budget, 'b-37' first"),
-        ({"a": 40, "b": 40, "c": 42}, "silo c: 2 budgets belong to no record, 'c-40' first"),
+        (
+            {"a": 40, "b": 37, "c": 40},
+            "run.toml: budgets.files: silo b: 3 of 40 records have no budget, the first is 'b-37'",
+        ),
+        ({"a": 40, "b": 40, "c": 42}, "silo c: 2 budgets belong to no record, the first is 'c-40'"),
         ({"a": 40, "b": 40}, "budgets.files must name exactly the silos a, b, c; missing: c"),
         ({"a": 40, "b": 40, "c": 40, "d": 40}, "budgets.files must name exactly the silos a, b, c; unknown: d"),
     ],

@@ -135,7 +135,7 @@ def test_every_section_misspelled(tmp_path: Path, section: str) -> None:
         ([("training.learning_rate", None)], "training.learning_rate is missing: of the local optimiser"),
         ([("training.learning_rate", '"tuned"')], "training.learning_rate='tuned' must be a number"),
         ([("training.momentum", "1.0")], "training.momentum=1.0 must be at least 0 and below 1"),
-        ([("training.momentum", "0.5"), ("training.optimiser", '"adam"')], "momentum=0.5 goes with optimiser='sgd'"),
+        ([("training.momentum", "0.5"), ("training.optimiser", '"adam"')], "momentum=0.5 needs optimiser='sgd'"),
         ([("training.backbone", '"fedprocs"')], "did you mean 'fedprox'?"),
         ([("training.backbone_settings", '{ proximal = "a" }')], "training.backbone_settings.proximal='a' must be a"),
         ([("training.weights", '"equals"')], "training.weights='equals' must be one of equal"),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 import rpdp
-from rpdp.studies.device_option import require_device
-from rpdp.studies.job_processes import run_jobs
+from rpdp.federation.devices import require_device
+from rpdp.federation.workers import run_jobs
 from rpdp_lab.data.data_files import DataError
 from rpdp_lab.reproduction.cell import PROFILES, RESULTS_VERSION, Cell, CellResult
 from rpdp_lab.reproduction.cell_files import read_result, write_result

@@ -1,4 +1,4 @@
-"""The number of rounds that a silo joins, and its effect on a record's cost (docs/privacy.md, section 4).
+"""The number of rounds that a silo joins, and its effect on a record's cost (privacy.md, section 4).
 
 An observer who sees every update, and who took part in each round, learns about a record only through the k rounds
 that its silo joins. So the moment of a run is E_k[M^k] and its privacy-loss distribution is Σ_k Pr[k] · PLD^{*k}, where

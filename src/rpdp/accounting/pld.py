@@ -1,7 +1,7 @@
 """Accounting with privacy-loss distributions (PLDs): the nearly exact cost of a record for a plan fixed in advance.
 
 One step → τ-fold composition → mixture over the joined rounds → ε(δ), the worse of removing and adding the record
-(docs/privacy.md, section 3).
+(privacy.md, section 3).
 `upper_epsilon` and `upper_delta` return upper bounds: grids are pessimistic, mass beyond the grid counts as a certain
 loss, and the numerical error of the transforms is bounded and added to δ. `lower_epsilon` returns lower bounds, from
 the exact power of a test that an attacker could run (reject when the sum of rounded losses is large). The true cost

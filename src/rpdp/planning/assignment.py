@@ -1,4 +1,4 @@
-"""Makes a silo's own plan from the public plan and the silo's budgets (docs/privacy.md, section 6)."""
+"""Makes a silo's own plan from the public plan and the silo's budgets (privacy.md, section 6)."""
 
 from __future__ import annotations
 

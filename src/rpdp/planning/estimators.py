@@ -1,4 +1,4 @@
-"""Estimators: from a budget to a sampling probability (docs/privacy.md, section 6).
+"""Estimators: from a budget to a sampling probability (privacy.md, section 6).
 
 An estimator takes a `PrivacyCurve` and an array of budgets. It returns an `Estimate`: for each budget a probability,
 its cost, and the number of rounds in which the record may be active without overspending.

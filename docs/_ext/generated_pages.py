@@ -23,7 +23,7 @@ from rpdp.studies import study_sections
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from docutils.nodes import Element, reference
+    from docutils.nodes import Element, reference  # type: ignore[import-untyped]
     from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment

@@ -106,7 +106,7 @@ def test_reports_are_made_again(rpdp: Command, tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (["nowhere"], "nowhere: no such directory"),
-        (["."], "run.toml: cannot be read"),
+        (["."], "study.toml: cannot be read"),
         ([".", "--edition", "all"], "--edition='all' must be one of silo, share"),
         ([".", "-o", "x.pdf"], "--out x.pdf: the name of a report must end in .html"),
     ],

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+import rpdp_lab
 
 import rpdp
-import rpdp_lab
 
 PACKAGE = Path(rpdp.__file__).parent
 RIVALS = Path(rpdp_lab.__file__).parent / "rivals"

@@ -1,4 +1,4 @@
-"""Public names that load on first use (PEP 562), so that using one name of a package does not load the others."""
+"""Lazy public names (PEP 562): importing a package loads a module only when one of its names is first used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for a package whose public names are defined in these modules.
+    """A module-level `__getattr__` for `package`; `homes` maps each public name to the module that defines it.
 
     A name whose optional packages are not installed raises `MissingExtraError`, which says what to install.
     """

@@ -169,7 +169,7 @@ def test_budgets_that_do_not_fit(tmp_path: Path, counts: dict[str, int], expecte
         ([("task.loss", "number_loss")], InputError, "the loss returned float; it must return one value per record"),
         ([("task.loss", "mean_loss")], InputError, "one value per record"),
         ([("policy.lifetime_delta", "1e-6")], PrivacyRefusal, "delta=0.001 (policy: at most 1e-06)"),
-        ([("methods.threshold.level", "50")], PrivacyRefusal, "no declared budget can pay for a single draw"),
+        ([("methods.threshold.level", "50")], PrivacyRefusal, "no declared budget is large enough for a single draw"),
         ([("methods.threshold.clip_norm", "1")], InputError, "method threshold needs a level"),
         ([("training.backbone_settings", "{ proximal = 1 }")], InputError, "fedavg has no setting"),
     ],

@@ -105,7 +105,7 @@ def test_what_leaves_a_silo_is_moved_to_the_cpu(monkeypatch: pytest.MonkeyPatch)
 
 def test_silos_on_several_devices_are_refused_before_any_is_asked() -> None:
     silos = federation("cpu", "cuda")
-    with pytest.raises(InputError, match="share a device; here are north on cpu, south on cuda"):
+    with pytest.raises(InputError, match="must share a device, but there are north on cpu, south on cuda"):
         go(silos)
     assert not any(silo.account.status().runs for silo in silos)
 

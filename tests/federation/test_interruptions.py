@@ -132,6 +132,6 @@ def test_a_damaged_checkpoint_is_refused(damage: Callable[[Path], None], tmp_pat
     before = (tmp_path / NAME).read_bytes()
     damage(tmp_path / NAME)
     assert (tmp_path / NAME).read_bytes() != before
-    with pytest.raises(InputError, match=r"(damaged|not a) checkpoint .*remove it to start anew") as refusal:
+    with pytest.raises(InputError, match=r"(damaged|not a) checkpoint .*remove it to start again") as refusal:
         run(checkpoint=tmp_path)
     assert str(refusal.value).count("remove it") == 1

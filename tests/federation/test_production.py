@@ -188,5 +188,5 @@ def test_a_silo_cannot_come_back_with_a_new_ledger(tmp_path: Path) -> None:
         go(made, tmp_path)
     shutil.rmtree(home)
     home.mkdir()
-    with silos(home) as made, pytest.raises(PrivacyRefusal, match="the acknowledged head is of ledger"):
+    with silos(home) as made, pytest.raises(PrivacyRefusal, match="the acknowledged head belongs to ledger"):
         go(made, tmp_path)

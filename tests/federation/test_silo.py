@@ -89,19 +89,19 @@ def test_the_change_is_that_of_a_run_from_the_announced_model(spy: Spy) -> None:
     ("changes", "words"),
     [
         ({"run": "other"}, "asked for run 'other'"),
-        ({"plan": "0" * 64}, "plan 000000000000…, admitted is"),
+        ({"plan": "0" * 64}, "plan 000000000000…, but run"),
         ({"plan": make_public(rounds=7, participation=0.5).fingerprint}, "nothing was released"),
-        ({"round": 7}, "round 7 .* is not one of the 6"),
+        ({"round": 7}, "round 7 .* is not one of its 6 rounds"),
         ({"round": 0}, "round 0"),
         ({"round": -3}, "round -3"),
-        ({"values": torch.zeros(FEATURES)}, r"values of torch.float32 and shape \(4,\), the model has .* \(5,\)"),
-        ({"values": torch.zeros(FEATURES + 1, 1)}, "values of torch.float32 and shape"),
-        ({"values": torch.zeros(FEATURES + 1, dtype=torch.float64)}, "values of torch.float64"),
-        ({"values": torch.tensor([0.0, 0.0, float("nan"), 0.0, 0.0])}, "values that are not finite"),
-        ({"values": torch.tensor([0.0, 0.0, 0.0, 0.0, float("-inf")])}, "values that are not finite"),
-        ({"correction": torch.zeros(FEATURES)}, "correction of torch.float32"),
-        ({"correction": torch.zeros(FEATURES + 1, dtype=torch.float16)}, "correction of torch.float16"),
-        ({"correction": torch.full((FEATURES + 1,), float("inf"))}, "correction that are not finite"),
+        ({"values": torch.zeros(FEATURES)}, r"shape \(4,\), but this silo's model has .* \(5,\)"),
+        ({"values": torch.zeros(FEATURES + 1, 1)}, "the announced model has type torch.float32 and shape"),
+        ({"values": torch.zeros(FEATURES + 1, dtype=torch.float64)}, "the announced model has type torch.float64"),
+        ({"values": torch.tensor([0.0, 0.0, float("nan"), 0.0, 0.0])}, "model has numbers that are not finite"),
+        ({"values": torch.tensor([0.0, 0.0, 0.0, 0.0, float("-inf")])}, "model has numbers that are not finite"),
+        ({"correction": torch.zeros(FEATURES)}, "the correction has type torch.float32"),
+        ({"correction": torch.zeros(FEATURES + 1, dtype=torch.float16)}, "the correction has type torch.float16"),
+        ({"correction": torch.full((FEATURES + 1,), float("inf"))}, "the correction has numbers that are not finite"),
     ],
     ids=[
         "run", "plan", "plan of another T", "round above T", "round 0", "negative round", "shape", "dimensions",
@@ -339,7 +339,7 @@ def test_only_the_update_of_this_silo_and_round_is_stored() -> None:
     assert silo.begin(announced(CERTAIN, 1)) is True
     trained = silo.train(announced(CERTAIN, 1))
     for update, words in (
-        (replace(trained.update, silo="b"), "an update of silo b"),
+        (replace(trained.update, silo="b"), "the update of silo b"),
         (replace(trained.update, round=2), "for round 2"),
         (replace(trained.update, change=trained.update.change * float("nan")), "not finite"),
         (replace(trained.update, change=torch.zeros(1)), "shape"),

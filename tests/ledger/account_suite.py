@@ -116,7 +116,7 @@ class AccountSuite(ABC):
 
     def test_a_plan_for_other_records_is_refused(self) -> None:
         account = self.make(RECORDS + 1)
-        with pytest.raises(PlanError, match="4 records and an account of 5"):
+        with pytest.raises(PlanError, match="the plan has 4 records and the account has 5"):
             account.reserve("run", plan(), None)
         assert account.status().runs == ()
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from rpdp.ledger import Ledger
 from rpdp.ledger.inspection import verification
-from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store import crash_points
 from tests.ledger import small
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def one_session(directory: Path, label: str, count: int, delay: float) -> bool:
     if child == 0:
         try:
             if label != RANDOM:
-                setattr(points, "reached", kill_at(label, count))  # noqa: B010
+                setattr(crash_points, "reached", kill_at(label, count))  # noqa: B010
             session(directory)
         except BaseException as error:
             sys.stderr.write(f"{label} {count}: {type(error).__name__}: {error}\n")
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random", type=float, default=0.4, help="how many kills are at a random time")
-    parser.add_argument("--points", nargs="*", default=points.LABELS, help="where to kill")
+    parser.add_argument("--points", nargs="*", default=crash_points.LABELS, help="where to kill")
     parser.add_argument("--careless", action="store_true", help="the control: release first, store later")
     options = parser.parse_args()
     global CARELESS

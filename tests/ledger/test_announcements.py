@@ -186,5 +186,5 @@ def test_two_runs_share_one_lifetime(tmp_path: Path) -> None:
     assert drawn[2] == 0
     assert ledger.verify().is_good
     for name in ("a0", "a1"):
-        story = ledger.explain(name)
-        assert story.spent_epsilon <= story.epsilon
+        account = ledger.explain(name)
+        assert account.spent_epsilon <= account.epsilon

@@ -65,9 +65,9 @@ def test_a_stewards_day(created: Steward) -> None:
     shown = created.json("show", "ledger.db")
     assert [entry["status"]["run"] for entry in shown["runs"]] == ["first", "second"]
     assert shown["records"] == 6
-    story = created("explain", "ledger.db", "r1")
-    assert "Run first" in story
-    assert "Run second" in story
+    explained = created("explain", "ledger.db", "r1")
+    assert "Run first" in explained
+    assert "Run second" in explained
     assert "1 record withdrawn, booked" in created("withdraw", "ledger.db", "r1", "--reason", "letter of 3 May")
     trained("third")
     told = created.json("explain", "ledger.db", "r1")
@@ -88,9 +88,9 @@ def test_exports(created: Steward, tmp_path: Path) -> None:
     with (tmp_path / "all.csv").open() as one, (tmp_path / "numbers.csv").open() as two:
         everything, numbers = list(csv.DictReader(one)), list(csv.DictReader(two))
     with Ledger.read("ledger.db") as ledger:
-        story = ledger.explain("r3")
-    mine = next(row for row in everything if row["record_hash"] == story.hash)
-    assert float(mine["spent_epsilon"]) == story.spent_epsilon
+        explained = ledger.explain("r3")
+    mine = next(row for row in everything if row["record_hash"] == explained.hash)
+    assert float(mine["spent_epsilon"]) == explained.spent_epsilon
     assert sum(int(row["withdrawn"]) for row in everything) == 1
     assert "record_hash" not in numbers[0]
     without = [{key: value for key, value in row.items() if key != "record_hash"} for row in everything]
@@ -101,7 +101,7 @@ def test_exports(created: Steward, tmp_path: Path) -> None:
     assert "very personal" in (tmp_path / "all.json").read_text()
     bare = (tmp_path / "numbers.json").read_text()
     assert "very personal" not in bare
-    assert story.hash not in bare
+    assert explained.hash not in bare
     assert len(json.loads(bare)["records"]) == 6
     created("export", "ledger.db", "all.csv", code=2)
     created("export", "ledger.db", "all.xml", code=2)

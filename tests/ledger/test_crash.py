@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store import crash_points
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def test_killed_at_every_point(memory: Path) -> None:
     result = killed(memory, 34, "--random", "0.2")
     assert result["problems"] == []
     assert result["kills"] >= 34
-    assert set(points.LABELS) <= set(result["by_point"])
+    assert set(crash_points.LABELS) <= set(result["by_point"])
 
 
 def test_a_silo_that_releases_before_it_stores_is_caught(memory: Path) -> None:
@@ -43,4 +43,4 @@ def test_killed_a_thousand_times(memory: Path) -> None:
     assert result["problems"] == []
     assert result["kills"] >= 1200
     assert result["runs"] >= 300
-    assert min(result["by_point"][label] for label in points.LABELS) >= 20
+    assert min(result["by_point"][label] for label in crash_points.LABELS) >= 20

@@ -70,7 +70,7 @@ def attempted(ledger: Ledger, action: Callable[[Ledger], None], kind: str) -> bo
         told = str(error)
     else:
         return True
-    expected = "the disk is full. Nothing was changed" if kind == FULL else "the disk reports an error"
+    expected = "the disk is full. Nothing was changed" if kind == FULL else "the disk reported an error"
     assert expected in told
     return False
 

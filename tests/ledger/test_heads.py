@@ -11,6 +11,7 @@ import pytest
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Ledger, PublicHead
+from rpdp.ledger.heads import read_heads, write_heads
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 
@@ -20,7 +21,7 @@ def files(directory: Path) -> Path:
 
 
 def test_private_events_leave_no_trace_in_the_public_head(tmp_path: Path) -> None:
-    """Two silos with the same public story, one with withdrawals, more records and lowered budgets."""
+    """Two silos with the same public history, one with withdrawals, more records and lowered budgets."""
     found = []
     for name, private in (("quiet", False), ("busy", True)):
         (tmp_path / name).mkdir()
@@ -74,7 +75,7 @@ def test_a_rolled_back_file_is_refused(tmp_path: Path, after: str) -> None:
             ledger.reserve("another", small.plan(ledger, table), None)
     Ledger.open(files(tmp_path)).close()
     shutil.copy(tmp_path / "backup", files(tmp_path))
-    with pytest.raises(PrivacyRefusal, match="rolled back: it ends with event 3, and had 4"):
+    with pytest.raises(PrivacyRefusal, match="rolled back: it ends with event 3, but had 4 events"):
         Ledger.open(files(tmp_path))
     with Ledger.read(files(tmp_path)) as reader:
         assert {finding.check for finding in reader.verify().findings} == {"chain"}
@@ -87,7 +88,7 @@ def test_a_forked_history_is_refused(tmp_path: Path) -> None:
         with Ledger.open(files(place)) as ledger:
             ledger.charge("run", 1, coin)
     shutil.copy(files(tmp_path / "copy"), files(tmp_path))
-    with pytest.raises(PrivacyRefusal, match="history is another than the one noted at event 3"):
+    with pytest.raises(PrivacyRefusal, match="history differs from the one noted at event 3"):
         Ledger.open(files(tmp_path))
 
 
@@ -103,10 +104,10 @@ def test_a_backup_of_the_whole_directory_is_refused_by_what_the_server_keeps(tmp
         kept_by_server = ledger.public_head()
         ledger.charge("run", 3, heads)
     Ledger.open(files(then), acknowledged=early).close()
-    with pytest.raises(PrivacyRefusal, match="it has 2 public events, 3 were acknowledged"):
+    with pytest.raises(PrivacyRefusal, match="it has 2 public events, but 3 were acknowledged"):
         Ledger.open(files(then), acknowledged=kept_by_server)
     Ledger.open(files(now), acknowledged=kept_by_server).close()
-    with pytest.raises(PrivacyRefusal, match="history is another"):
+    with pytest.raises(PrivacyRefusal, match="history differs from the acknowledged one"):
         Ledger.open(files(now), acknowledged=replace(kept_by_server, head="00" * 32))
     with pytest.raises(PrivacyRefusal, match="use the right one"):
         Ledger.open(files(now), acknowledged=replace(kept_by_server, ledger="another"))
@@ -119,8 +120,7 @@ def test_an_acknowledged_head_is_kept(tmp_path: Path) -> None:
         ledger.charge("run", 2, heads)
     head_file = tmp_path / "ledger.db.head"
     with Ledger.open(files(tmp_path)) as again:
-        assert again._rollback_notes is not None
-        kept = again._rollback_notes.acknowledged()
+        kept = again.acknowledged
         assert kept is not None
         assert kept.count == 2
     assert head_file.stat().st_size == 1024
@@ -143,7 +143,17 @@ def test_without_the_note_only_an_acknowledged_head_opens(tmp_path: Path) -> Non
     with small.admitted(tmp_path) as ledger:
         head = ledger.public_head()
     (tmp_path / "ledger.db.head").unlink()
-    with pytest.raises(PrivacyRefusal, match="nobody can tell whether this ledger is the newest"):
+    with pytest.raises(PrivacyRefusal, match="a rollback of this ledger could not be noticed"):
         Ledger.open(files(tmp_path))
     Ledger.open(files(tmp_path), acknowledged=head).close()
     Ledger.open(files(tmp_path)).close()
+
+
+def test_heads_of_several_silos_are_kept_in_one_file(tmp_path: Path) -> None:
+    """Its path may be a text; heads that are not replaced stay."""
+    path = str(tmp_path / "server" / "heads.json")
+    assert read_heads(path) == {}
+    first, second = PublicHead("a" * 32, 1, "00"), PublicHead("b" * 32, 2, "11")
+    write_heads(path, {"north": first})
+    write_heads(path, {"south": second})
+    assert read_heads(path) == {"north": first, "south": second}

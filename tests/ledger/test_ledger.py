@@ -43,7 +43,9 @@ class TestLedger(AccountSuite):
     def test_a_plan_for_other_records_is_refused(self) -> None:
         """A ledger knows its records by id: unknown ones are refused; fewer are no problem."""
         account = self.make(RECORDS - 1)
-        with pytest.raises(BudgetError, match="1 of 4 records are not in the ledger of 3, 'r3' first; add them"):
+        with pytest.raises(
+            BudgetError, match=r"1 of 4 records are not in the ledger of 3 \(the first is 'r3'\); add them"
+        ):
             account.reserve("run", plan(), None)
         assert account.status().runs == ()
 
@@ -177,9 +179,9 @@ def test_a_ledger_is_never_overwritten(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ("PRAGMA journal_mode=DELETE", "the journal mode is delete, not WAL"),
-        ("PRAGMA user_version=7", "has format 7; this rpdp knows 1"),
+        ("PRAGMA user_version=7", "has format 7, but this version of rpdp reads format 1"),
         ("PRAGMA application_id=5", "is not a ledger of rpdp"),
-        ("DELETE FROM event", "has no beginning"),
+        ("DELETE FROM event", "its first event is missing or damaged"),
         ("UPDATE event SET joined = 1 WHERE seq = 2", "event 2 was changed"),
     ],
 )
@@ -358,18 +360,23 @@ def test_many_records_and_classes_in_several_chunks(tmp_path: Path, monkeypatch:
     assert sum(group.records for group in overview.groups) == 450
 
 
-def test_the_story_of_a_record(tmp_path: Path) -> None:
+def test_the_explanation_of_a_record(tmp_path: Path) -> None:
     table = small.budgets()
     with small.admitted(tmp_path, table) as ledger:
         ledger.charge("run", 1, heads)
         ledger.charge("run", 2, heads)
-        story = ledger.explain("r3")
+        explained = ledger.explain("r3")
         with pytest.raises(InputError, match="no record 'r99' among the 8"):
             ledger.explain("r99")
-    assert story.first_epsilon == story.epsilon == 4.0
-    assert story.spent_epsilon == pytest.approx(story.runs[0].epsilon)
-    assert story.left_epsilon == pytest.approx(4.0 - story.spent_epsilon)
-    assert 0.0 < story.runs[0].given_joined < story.runs[0].epsilon
-    for words in ("lifetime budget of ε = 4", "Run run", "2 of 4 rounds announced, 2 joined", "left for further runs"):
-        assert words in story.text
-    assert json.dumps(story.text)
+    assert explained.first_epsilon == explained.epsilon == 4.0
+    assert explained.spent_epsilon == pytest.approx(explained.runs[0].epsilon)
+    assert explained.left_epsilon == pytest.approx(4.0 - explained.spent_epsilon)
+    assert 0.0 < explained.runs[0].given_joined < explained.runs[0].epsilon
+    for words in (
+        "lifetime budget of ε = 4",
+        "Run run",
+        "2 of 4 rounds announced, 2 of them joined",
+        "left for further runs",
+    ):
+        assert words in explained.text
+    assert json.dumps(explained.text)

@@ -76,8 +76,8 @@ def test_eight_processes_never_spend_more_than_there_is(tmp_path: Path) -> None:
         assert {finding.check for finding in result.findings} <= {"prices"}  # which are made up here
         assert len(ledger.status().runs) == PROCESSES * SESSIONS
         for number in range(5):
-            story = ledger.explain(f"r{number}")
-            booked = [run.epsilon for run in story.runs if run.q > 0.0]
-            assert sum(booked) == pytest.approx(min(story.epsilon, PROCESSES * SESSIONS * WISH), rel=1e-9)
-            assert story.spent_epsilon <= story.epsilon
-        assert story.left_epsilon == 0.0
+            explained = ledger.explain(f"r{number}")
+            booked = [run.epsilon for run in explained.runs if run.q > 0.0]
+            assert sum(booked) == pytest.approx(min(explained.epsilon, PROCESSES * SESSIONS * WISH), rel=1e-9)
+            assert explained.spent_epsilon <= explained.epsilon
+        assert explained.left_epsilon == 0.0

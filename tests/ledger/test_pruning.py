@@ -68,7 +68,7 @@ def test_a_run_that_was_given_up_is_named(ledger: Ledger) -> None:
     assert ledger.verify().is_good
     assert [(one.run, one.count) for one in ledger.prune()] == [("one", 3), ("open", 1), ("two", 3)]
     assert ledger.verify().is_good
-    with pytest.raises(InputError, match=r"run 'three' is not in this ledger \(there are: one, two, open\)"):
+    with pytest.raises(InputError, match=r"run 'three' is not in this ledger \(its runs: one, two, open\)"):
         ledger.prune("three")
 
 
@@ -83,7 +83,7 @@ def test_a_removed_update_is_never_made_again(ledger: Ledger) -> None:
     ledger.prune()
     for number in (1, 3, 4):
         assert ledger.charge("one", number, never) == Charge(number, True, is_new=False)
-        with pytest.raises(PrivacyRefusal, match="its update is there already"):
+        with pytest.raises(PrivacyRefusal, match="its update is already stored"):
             ledger.store("one", number, UPDATE)
     assert ledger.status().runs[0].released == (1, 3, 4)
 

@@ -132,7 +132,7 @@ def test_a_booking_over_the_budget_is_found(tmp_path: Path, monkeypatch: pytest.
     table = small.budgets()
     with small.make(tmp_path, table) as ledger:
         first, second = small.plan(ledger, table, share=0.8), small.plan(ledger, table, share=0.8)
-        monkeypatch.setattr("rpdp.ledger.standing.Standing.require", lambda self, plan: None)
+        monkeypatch.setattr("rpdp.ledger.balances.Balances.require", lambda self, plan: None)
         ledger.reserve("first", first, None)
         ledger.reserve("second", second, None)
         result = ledger.verify()

@@ -58,7 +58,7 @@ def test_a_run_that_can_start(tmp_path: Path) -> None:
         (("task.data", "one_empty"), 2, "data: silo b: it has no training records"),
         (("task.data", "repeated_ids"), 2, "data: silo b: 1 record ids occur more than once"),
         (("task.data", "failing"), 2, "the disk is on fire"),
-        (("policy.lifetime_delta", "1e-9"), 3, "budgets and plan: the plan goes beyond this silo's policy"),
+        (("policy.lifetime_delta", "1e-9"), 3, "budgets and plan: the plan exceeds this silo's policy"),
     ],
 )
 def test_a_run_that_cannot(tmp_path: Path, change: Change, code: int, expected: str) -> None:

@@ -107,7 +107,7 @@ def test_ctrl_c_in_the_first_round(steward: Steward, monkeypatch: pytest.MonkeyP
     assert f"Continue with: rpdp train {path} --resume" in steward.err
     assert not Path("study").exists()
     assert steward.types("train", path) == 2
-    assert "go on with that run (--resume)" in steward.err
+    assert "continue that run (--resume)" in steward.err
     assert steward.types("train", path, "--resume") == 0
     assert [log.joined for log in read_result(Path("study/spring")).rounds] == [(), SILOS, SILOS]
     assert steward.runs("a") == [("spring", 3)]
@@ -134,7 +134,7 @@ def test_a_run_whose_heads_are_lost_does_not_go_on(steward: Steward) -> None:
     before = steward.runs("a")
     assert steward.types("train", path, "--resume") == 3
     assert "silo a: a server has acknowledged" in steward.err
-    assert "heads.json knows nothing of it" in steward.err
+    assert "heads.json has no head of it" in steward.err
     assert steward.runs("a") == before
     kept.rename("study/heads.json")
     assert steward.types("train", path, "--resume") == 0

@@ -43,11 +43,11 @@ def test_a_real_run_is_booked_and_reported_as_one(steward: Steward) -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "expected"),
     [
-        ([("ledgers", None)], 3, "without seeds this is a real run, and it lacks [ledgers] with silo ="),
+        ([("ledgers", None)], 3, "without seeds this is a real run, but it lacks [ledgers] with silo ="),
         ([("ledgers", None)], 3, "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`"),
         ([("run.id", None)], 3, 'it lacks [run] id = "…"'),
-        ([("policy", None)], 3, f"it lacks [policy] {', '.join(LIMITS)}, which the silos state"),
-        ([("ledgers.b", '"b/none.db"')], 3, "b/none.db. Make one with `rpdp ledger create"),
+        ([("policy", None)], 3, f"it lacks [policy] {', '.join(LIMITS)}, stated by the silos"),
+        ([("ledgers.b", '"b/none.db"')], 3, "b/none.db. Create one with `rpdp ledger create"),
         ([("ledgers.b", None)], 2, "[ledgers] names a, budgets.files a, b"),
         ([("run.seeds", "2")], 3, "a run with seeds is a simulation, which protects nobody"),
         ([("run.method", '"minimum"')], 3, "method minimum is for simulations only"),
@@ -68,7 +68,7 @@ def test_every_limit_is_stated_by_somebody(steward: Steward, limit: str) -> None
     """A limit that is taken from the run itself would be none."""
     steward.creates()
     assert steward.types("train", steward.writes((f"policy.{limit}", None))) == 3
-    told = f"this is a real run, and it lacks [policy] {limit}, which the silos state"
+    told = f"this is a real run, but it lacks [policy] {limit}, stated by the silos"
     assert told in steward.err
     assert steward.types("doctor", "run.toml") == 3
     assert told in steward.out
@@ -128,7 +128,7 @@ def test_seeds_and_ledgers_do_not_mix_whatever_the_command(steward: Steward) -> 
     assert steward.types("compare", path, "--methods", "rpdp") == 2
     assert "a comparison simulates: give --seeds" in steward.err
     assert steward.types("train", path, "--force") == 2
-    assert "a real run is booked for ever" in steward.err
+    assert "the bookings of a real run stay" in steward.err
     assert steward.types("train", path, "--device", "cuda") == 2
     assert "--device cuda is for simulations: a real run trains on the CPU; use --device cpu" in steward.err
     assert steward.types("doctor", path) == 0
@@ -139,7 +139,7 @@ def test_a_ledger_of_simulations_is_refused(steward: Steward) -> None:
     steward.creates("--simulation")
     assert steward.types("train", steward.writes()) == 3
     assert "ledgers.a: " in steward.err
-    assert "was made for simulations, for ever" in steward.err
+    assert "was created for simulations, which cannot be changed" in steward.err
 
 
 def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
@@ -157,7 +157,7 @@ def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
     assert steward.types("train", later, "--json") == 0
     told = json.loads(steward.out)["steward"]["standings"]
     assert [(one["silo"], one["left_out"], one["reduced"]) for one in told] == [("a", 1, 39), ("b", 0, 40)]
-    assert told[0]["remarks"][0].startswith("silo a: 1 record withdrawn; never drawn again. Take them out of the data")
+    assert told[0]["remarks"][0].startswith("silo a: 1 record withdrawn; never drawn again. Remove them from the data")
     assert told[1]["remarks"][0].startswith("silo b: 40 records with less left (ε = ")
     plan = read_result(Path("study/summer")).silos["a"].plan
     assert plan.q[7] == 0.0

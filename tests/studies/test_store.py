@@ -108,3 +108,12 @@ def test_unfinished_until_the_last_file(stored: tuple[RunResult, nn.Module, Path
     assert not is_finished(directory)
     with pytest.raises(InputError, match="not a finished run"):
         read_summary(directory)
+
+
+def test_a_directory_may_be_a_text(stored: tuple[RunResult, nn.Module, Path]) -> None:
+    result, model, directory = stored
+    copy = f"{directory}-copy"
+    write_result(result, model, copy)
+    assert is_finished(copy)
+    assert read_summary(copy) == read_summary(directory)
+    assert read_result(copy).run == result.run

@@ -47,7 +47,7 @@ def interrupted(spec: StudyFile, out: Path, after: int, *, resume: bool = False)
 
 def test_what_a_run_leaves(spec: StudyFile, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
-    done = trained(spec, out)
+    done = train(spec, spec.settings("rpdp"), 1, str(out), workers=1)
     assert not done.was_finished
     assert {each.name for each in out.iterdir()} == FILES
     assert (out / "study.toml").read_text() == spec.text
@@ -85,7 +85,7 @@ def test_a_finished_run_is_left_as_it_is(spec: StudyFile, tmp_path: Path) -> Non
     assert again.result.values.equal(first.result.values)
     assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == before
     with pytest.raises(
-        InputError, match="holds a finished run of method rpdp, seed 1; asked for is method rpdp, seed 2"
+        InputError, match="holds a finished run of method rpdp, seed 1, but you asked for method rpdp, seed 2"
     ):
         trained(spec, tmp_path / "out", seed=2, resume=True)
 
@@ -93,7 +93,7 @@ def test_a_finished_run_is_left_as_it_is(spec: StudyFile, tmp_path: Path) -> Non
 def test_a_directory_in_use_is_refused(spec: StudyFile, tmp_path: Path) -> None:
     out = tmp_path / "out"
     interrupted(spec, out, after=1)
-    with pytest.raises(InputError, match=r"holds files already; choose another directory \(--out\), go on"):
+    with pytest.raises(InputError, match=r"already holds files; choose another directory \(--out\), continue"):
         trained(spec, out)
     with pytest.raises(InputError, match="give one of them"):
         trained(spec, out, resume=True, force=True)
@@ -104,19 +104,19 @@ def test_force_removes_nothing_that_is_not_a_run(spec: StudyFile, tmp_path: Path
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.tex").write_text("precious")
-    with pytest.raises(InputError, match=r"holds thesis\.tex, which no run has written"):
+    with pytest.raises(InputError, match=r"holds thesis\.tex, which no run wrote"):
         trained(spec, out, force=True)
-    with pytest.raises(InputError, match="holds no run to go on with"):
+    with pytest.raises(InputError, match="holds no run to continue"):
         trained(spec, out, resume=True)
     assert (out / "thesis.tex").read_text() == "precious"
-    with pytest.raises(InputError, match="is a file; give a directory"):
+    with pytest.raises(InputError, match="is not a directory; give"):
         trained(spec, out / "thesis.tex")
 
 
 def test_another_run_file_is_not_resumed(spec: StudyFile, tmp_path: Path) -> None:
     interrupted(spec, tmp_path / "out", after=1)
     spec.path.write_text(spec.text.replace("learning_rate = 0.5", "learning_rate = 0.4"))
-    with pytest.raises(InputError, match=r"is not the study file that .* was begun with"):
+    with pytest.raises(InputError, match=r"is not the study file with which the run in .* was started"):
         trained(StudyFile.read(spec.path), tmp_path / "out", resume=True)
     spec.path.write_text(spec.text)
     with pytest.raises(InputError, match="the checkpoint belongs to another run"):

@@ -147,10 +147,10 @@ def _facts(trained: TrainedRun) -> dict[str, Any]:
     if trained.result.is_simulation:
         return {**public, "files": files}
     local = {name: files.pop(name) for name in _SENSITIVE}
-    standings = [asdict(one) for one in trained.standings]
+    shortfalls = [asdict(one) for one in trained.shortfalls]
     return {
         "public": {**public, "files": files},
-        "steward": {"standings": standings, "seconds": trained.result.seconds, "files": local},
+        "steward": {"standings": shortfalls, "seconds": trained.result.seconds, "files": local},
     }
 
 

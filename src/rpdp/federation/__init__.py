@@ -1,6 +1,6 @@
-"""Silos, server, backbones, the simulator on one machine, and the silo agent for a federation over Flower.
+"""Silos, the server, backbones, runs on one machine, and the coordinator of a run over silo agents.
 
-Names load on first use: the Flower app of a silo starts a process for every message and needs neither torch nor a plan.
+Names load on first use: a Flower app starts a process for every message and needs neither torch nor a plan.
 """
 
 from __future__ import annotations

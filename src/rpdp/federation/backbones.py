@@ -1,9 +1,8 @@
 """Backbones: how the updates of a round become the next model. All of them act on released updates only.
 
-The paper says that its scheme carries over to other federated optimisers; it does, because a backbone here sees nothing
-but what silos released: FedProx's term and SCAFFOLD's correction are added to gradients after clipping and noise, and
-SCAFFOLD's control variates are computed by the server from updates. No backbone makes a pass over data, so none changes
-a cost.
+The paper says that its scheme carries over to other federated optimisers. It does, because a backbone here sees only
+what silos released: the term of FedProx and the correction of SCAFFOLD are added to gradients after clipping and noise,
+and the server computes SCAFFOLD's control variates from updates. No backbone touches the data, so none changes a cost.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Weighted:
 
 
 def weighted_mean(changes: list[Weighted]) -> Tensor:
-    """Σ weight · change / Σ weight, in float64 and in the order given."""
+    """Return Σ weight · change / Σ weight, computed in float64 and in the given order."""
     total = torch.zeros_like(changes[0].change, dtype=torch.float64)
     for one in changes:
         total.add_(one.change, alpha=one.weight)
@@ -46,13 +45,13 @@ def weighted_mean(changes: list[Weighted]) -> Tensor:
 
 
 class Backbone(ABC):
-    """The server's side of a federated optimiser, with its state.
+    """The server side of a federated optimiser, with its state.
 
     Subclasses are dataclasses whose fields are the `backbone_settings` of a recipe.
     """
 
     proximal: float = 0.0
-    """μ of FedProx, for the silos."""
+    """The μ of FedProx, which silos apply."""
 
     def __post_init__(self) -> None:
         self.state: dict[str, Tensor] = {}
@@ -62,12 +61,12 @@ class Backbone(ABC):
                 raise InputError(f"{field.name}={value} must not be negative")
 
     def correction(self, silo: str) -> Tensor | None:
-        """What a silo adds to each released gradient in the round to come."""
+        """Return what a silo adds to each released gradient in the next round."""
         return None
 
     @abstractmethod
     def step(self, values: Tensor, changes: list[Weighted]) -> Tensor:
-        """The next model from at least one change, in the order of the silos' ids."""
+        """Return the next model, given at least one change, in the order of the silos' names."""
 
 
 @dataclass
@@ -81,7 +80,7 @@ class FedAvg(Backbone):
 
 @dataclass
 class FedProx(FedAvg):
-    """FedAvg whose silos are pulled back to the round's model with strength μ (Li et al. 2020)."""
+    """FedAvg with a term of strength μ that pulls silos back to the round's model (Li et al. 2020)."""
 
     proximal: float = 0.01
 
@@ -90,24 +89,24 @@ class FedProx(FedAvg):
 class Scaffold(FedAvg):
     """FedAvg with control variates (Karimireddy et al. 2020, option II), each computed from released updates.
 
-    c_i ← c_i − c + (x − y_i)/(τη) and c ← mean over all silos; a silo adds c − c_i to its gradients. The server holds
-    all of them, so silos stay without state.
+    c_i ← c_i − c + (x − y_i)/(τη), and c ← the mean over all silos; a silo adds c − c_i to its gradients. The server
+    holds all control variates, so silos need no state.
     """
 
     def prepare(self, silos: list[str], local_steps: int, learning_rate: float) -> None:
-        """The silos of the federation and the length τη of a round."""
+        """Set the silos of the federation and the length τη of a round."""
         self._silos = silos
         self._length = local_steps * learning_rate
 
     def correction(self, silo: str) -> Tensor | None:
-        """The difference c − c_i of global and own control variate; nothing before the first update."""
+        """Return c − c_i, the difference of global and own control variate; None before the first update."""
         if "mean" not in self.state:
             return None
         own = self.state.get(f"silo {silo}")
         return self.state["mean"].clone() if own is None else self.state["mean"] - own
 
     def step(self, values: Tensor, changes: list[Weighted]) -> Tensor:
-        """Renew the control variates of the silos that took part, then average."""
+        """Update the control variates of the silos that took part, then average."""
         mean = self.state.get("mean", torch.zeros_like(values))
         renewed = mean.clone()
         for one in changes:
@@ -163,18 +162,18 @@ _BACKBONES: Mapping[str, type[Backbone]] = {
 
 
 def proximal_strength(recipe: Recipe) -> float:
-    """μ of FedProx, as silos apply it; 0 for the other backbones."""
+    """Return the μ of FedProx that silos apply; 0 for the other backbones."""
     default = _BACKBONES[recipe.backbone].proximal
     return recipe.backbone_settings.get("proximal", default)
 
 
 def make_backbone(recipe: Recipe, silos: list[str], local_steps: int) -> Backbone:
-    """The backbone that a recipe names, with its settings."""
+    """Return the backbone that a recipe names, with its settings."""
     chosen = _BACKBONES[recipe.backbone]
     known = [field.name for field in fields(chosen)]  # type: ignore[arg-type]
     for name in recipe.backbone_settings:
         if not known:
-            raise InputError(f"backbone_settings: {recipe.backbone} has no setting, got {name!r}")
+            raise InputError(f"backbone_settings: {recipe.backbone} has no settings, so {name!r} must be removed")
         require_choice(f"setting of {recipe.backbone}", name, known)
     made = chosen(**recipe.backbone_settings)
     if isinstance(made, Scaffold):

@@ -1,7 +1,7 @@
-"""Checkpoints of a simulation: enough to go on to exactly the same model after an interruption.
+"""Checkpoints of a run: after an interruption, a simulation continues to exactly the same model.
 
-Random streams are keyed by seed, silo, round and step, so the state of a run is the server's model, the state of its
-backbone, the log, and how often each record was drawn. A file is replaced as a whole or not at all.
+Random streams are keyed by seed, silo, round and step. The state of a run is therefore the server's model, the state of
+its backbone, the log, and how often each record was drawn. A file is replaced as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a simulation after a round. It holds draws of records: sensitive."""
+    """The state of a run after a round. It holds how often records were drawn: sensitive."""
 
     run: str
     values: Tensor
@@ -42,21 +42,23 @@ class Checkpoint:
 
     __repr__ = counts_repr
 
-    def write(self, directory: Path) -> None:
+    def write(self, directory: str | Path) -> None:
         """Replace the checkpoint in a directory."""
+        directory = Path(directory)
         tensors = {"values": self.values.contiguous()}
         tensors |= {f"recent/{place:06d}": tensor.clone() for place, tensor in enumerate(self.recent)}
         tensors |= {f"backbone/{name}": tensor.contiguous() for name, tensor in self.backbone.items()}
         tensors |= {f"draws/{silo}": torch.from_numpy(draws.copy()) for silo, draws in self.draws.items()}
         meta = {"format": FORMAT, "run": self.run, "rounds": json.dumps([asdict(log) for log in self.rounds])}
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # who knows the draws undoes the amplification
+        # Private to its owner: whoever knows the draws undoes the amplification by sampling.
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = directory / f".{NAME}.new"
         save_file(tensors, fresh, metadata=meta)
         fresh.replace(directory / NAME)
 
     @classmethod
     def read(cls, directory: str | Path) -> Checkpoint | None:
-        """The checkpoint in a directory; None if there is none."""
+        """Read the checkpoint in a directory; None if there is none."""
         path = Path(directory) / NAME
         if not path.exists():
             return None
@@ -75,13 +77,13 @@ class Checkpoint:
                 rounds=tuple(_round(log) for log in json.loads(meta["rounds"])),
             )
         except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-            raise InputError(f"{path}: damaged checkpoint ({error}); remove it to start anew") from None
+            raise InputError(f"{path}: damaged checkpoint ({error}); remove it to start again") from None
 
     @classmethod
-    def of_run(cls, directory: Path | None, run: str, changed: str) -> Checkpoint | None:
-        """The checkpoint in a directory, if it is of this very run; one of another run is refused.
+    def of_run(cls, directory: str | Path | None, run: str, changed: str) -> Checkpoint | None:
+        """Read the checkpoint in a directory; None if there is none, refused if it belongs to another run.
 
-        `changed` names what may have changed, and the way out.
+        `changed` says what may have changed and what to do, for the message.
         """
         kept = None if directory is None else cls.read(directory)
         if kept is not None and kept.run != run:

@@ -1,8 +1,9 @@
-"""A run over silo agents: admit, announce every round to every silo, average until the rounds are over.
+"""The server side of a run over silo agents: admit, announce every round to every silo, average the updates.
 
-The engine is behind `Link`: Flower in a deployment, plain calls in tests. The server side keeps its own state (model,
-log, heads of the silos' ledgers) after every round, and after a crash goes on as the same run: the interrupted round is
-announced again from the same model, silos that had finished it send the same bytes, the others sit it out.
+The transport is behind `Link`: Flower in a deployment, plain calls in tests. The coordinator keeps its state (model,
+log, heads of the silos' ledgers) after every round. After a crash it continues the same run: it announces the
+interrupted round again from the same model. Silos that had finished the round send the same bytes; the others sit it
+out.
 """
 
 from __future__ import annotations
@@ -41,26 +42,26 @@ LOG = logging.getLogger("rpdp.server")
 
 
 class Link(Protocol):
-    """How frames reach silos: by address, whatever that is to the engine."""
+    """The transport of frames to silos by address; what an address is depends on the transport."""
 
     def addresses(self) -> Mapping[str, str]:
-        """Who can be asked now, and which silo the engine knows to be there; "" if it does not know."""
+        """Return the addresses that can be reached now, each with the silo known to be there, or "" if unknown."""
         ...
 
     def ask(self, requests: Mapping[str, bytes], timeout: float) -> dict[str, bytes]:
-        """The answers that came in time, by address."""
+        """Send requests and return the answers that came in time, by address."""
         ...
 
 
 @dataclass(frozen=True)
 class RoundSettings:
-    """How a server runs its rounds; none of it concerns a promise.
+    """How a server runs its rounds. None of this affects the privacy promise.
 
     Attributes:
-        deadline: Seconds until a round goes on with the answers that are there.
+        deadline: Seconds after which a round continues with the answers received so far.
         patience: Seconds to wait for silos before the first round.
-        least_silos: With fewer of them there, the run does not start; None: all.
-        seed: Of a simulation, for tests; then the silos must be simulated too.
+        least_silos: The run does not start with fewer silos than this; None means all.
+        seed: The seed of a simulation, for tests; the silos must be simulated, too.
     """
 
     deadline: float
@@ -75,31 +76,31 @@ class RoundSettings:
 
 @dataclass
 class _Round:
-    """What has come in for one round."""
+    """The answers to one round so far."""
 
     announcements: Mapping[str, Announcement]
     updates: list[Update] = field(default_factory=list)
     faults: dict[str, str] = field(default_factory=dict)
-    heard: set[str] = field(default_factory=set)
+    answered: set[str] = field(default_factory=set)
 
 
 class Coordinator:
     """The server side of one run over agents.
 
-    It asks no silo to trust it; see `Agent` for what a silo does with its words. Silos that come late, come back or
-    stay away cost a round at most what they would have added to it.
+    Silos need not trust it; see `Agent` for how a silo treats its requests. A silo that is late, absent or back again
+    costs a round at most that silo's own update.
 
     Args:
-        run: Its id; the ledgers know the run by it.
+        run: The id of the run, by which the ledgers know it.
         public: The plan.
         values: The flat model to start from.
-        silos: Names of all silos.
-        link: How to reach them.
-        settings: Of the rounds.
+        silos: The names of all silos.
+        link: The transport to the silos.
+        settings: The settings of the rounds.
         checkpoint: A directory for the state after every round.
-        heads: The file with the newest head of every silo's ledger, over all runs of this server.
-        backbone: Another one than the plan's recipe names.
-        score: Accuracy of a flat model on public records.
+        heads: The file with the latest head of every silo's ledger, over all runs of this server.
+        backbone: A backbone in place of the one that the plan's recipe names.
+        score: Measures the accuracy of a flat model on public records.
     """
 
     def __init__(
@@ -111,13 +112,13 @@ class Coordinator:
         link: Link,
         settings: RoundSettings,
         *,
-        checkpoint: Path,
-        heads: Path,
+        checkpoint: str | Path,
+        heads: str | Path,
         backbone: Backbone | None = None,
         score: Callable[[Tensor], Score] | None = None,
     ) -> None:
         if not run or not silos or len(set(silos)) != len(silos):
-            raise InputError(f"run={run!r} must be a name, silos={list(silos)!r} different names")
+            raise InputError(f"run={run!r} must be a name, and silos={list(silos)!r} must be different names")
         self._run, self._public, self._link, self._settings = run, public, link, settings
         self._server = Server(run, public, values, silos)
         if backbone is not None:
@@ -134,7 +135,7 @@ class Coordinator:
         self._rounds: list[RoundLog] = []
 
     def go(self, on_round: Callable[[RoundLog], None] | None = None) -> RunResult:
-        """Run the rounds that are left."""
+        """Run the remaining rounds."""
         began = time.perf_counter()
         self._restore()
         if not self._server.is_done:
@@ -143,6 +144,7 @@ class Coordinator:
         while not self._server.is_done:
             log = self._round()
             self._rounds.append(log)
+            # Heads first: what the server knows of the ledgers must never be older than its model.
             write_heads(self._heads_file, self._heads)
             self._server.checkpoint(self._identity, self._rounds, draws={}).write(self._checkpoint)
             if on_round is not None:
@@ -152,49 +154,52 @@ class Coordinator:
         return RunResult(self._run, self._public, "rpdp", self._settings.seed, values, rounds, {}, seconds)
 
     def _gather(self) -> None:
-        """Wait for the silos, and have the run admitted."""
+        """Wait for the silos and ask them to admit the run."""
         until = time.monotonic() + self._settings.patience
         wanted = set(self._server.silos)
         while self._admitted != wanted and time.monotonic() < until:
             moved = self._pass(None, until - time.monotonic())
             if self._refusals:
-                told = "; ".join(f"{silo}: {reason}" for silo, reason in sorted(self._refusals.items()))
-                raise PrivacyRefusal(f"run {self._run!r} was not admitted ({told}); the silos' logs say more")
+                reasons = "; ".join(f"{silo}: {reason}" for silo, reason in sorted(self._refusals.items()))
+                raise PrivacyRefusal(f"run {self._run!r} was not admitted ({reasons}); see the silos' logs for details")
             if not moved and self._admitted != wanted:
                 time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
         missing = sorted(wanted - self._admitted)
         least = self._settings.least_silos or len(wanted)
         if len(self._admitted) < least:
             raise RpdpError(
-                f"{len(self._admitted)} of {len(wanted)} silos are there after {self._settings.patience:g} s, "
-                f"{least} are needed; missing: {', '.join(missing)}. Start them and run again: it is the same run"
+                f"{len(self._admitted)} of {len(wanted)} silos are ready after {self._settings.patience:g} s, but "
+                f"{least} are needed; missing: {', '.join(missing)}. Start them and run again: the same run continues"
             )
         if missing:
-            LOG.warning("starting without %s; they may come later", ", ".join(missing))
+            LOG.warning("starting without %s; they may join later", ", ".join(missing))
 
     def _round(self) -> RoundLog:
         began = time.perf_counter()
-        heard = _Round(self._server.announce())
+        current = _Round(self._server.announce())
         until = time.monotonic() + self._settings.deadline
-        while self._pass(heard, until - time.monotonic()):
+        while self._pass(current, until - time.monotonic()):
             pass
-        rejected = self._server.collect(heard.updates)
-        accepted = tuple(sorted(update.silo for update in heard.updates if update.silo not in rejected))
+        rejected = self._server.collect(current.updates)
+        accepted = tuple(sorted(update.silo for update in current.updates if update.silo not in rejected))
         score = None if self._score is None else self._score(self._server.result)
         seconds = time.perf_counter() - began
-        return RoundLog(self._server.round, accepted, {**heard.faults, **rejected}, score, seconds)
+        return RoundLog(self._server.round, accepted, {**current.faults, **rejected}, score, seconds)
 
-    def _pass(self, heard: _Round | None, timeout: float) -> bool:
-        """Ask everybody who has something to say; whether somebody is a step further, and should be asked again."""
-        requests = self._requests(heard)
+    def _pass(self, current: _Round | None, timeout: float) -> bool:
+        """Send the next request to every silo; return whether any of them should be asked again.
+
+        `current` is the round in progress; None while silos are being admitted.
+        """
+        requests = self._requests(current)
         if not requests or timeout <= 0.0:
             return False
         answers = self._link.ask({address: frame.to_bytes() for address, frame in requests.items()}, timeout)
-        moved = [self._take(address, answer, heard) for address, answer in sorted(answers.items())]
+        moved = [self._take(address, answer, current) for address, answer in sorted(answers.items())]
         return any(moved)
 
-    def _requests(self, heard: _Round | None) -> dict[str, Frame]:
-        """What to ask each address next: its name, admission, or its round."""
+    def _requests(self, current: _Round | None) -> dict[str, Frame]:
+        """Return the next request for each address: for its name, for admission, or for its round."""
         present = self._present = self._link.addresses()
         self._strangers &= set(present)
         for silo, address in list(self._address.items()):
@@ -209,78 +214,78 @@ class Coordinator:
                 continue
             silo = known[address]
             if silo not in self._admitted:
-                if heard is None or silo not in heard.faults:
+                if current is None or silo not in current.faults:
                     requests[address] = self._admission(silo)
-            elif heard is not None and silo not in heard.heard:
-                requests[address] = self._announced(silo, heard.announcements[silo])
+            elif current is not None and silo not in current.answered:
+                requests[address] = self._announced(silo, current.announcements[silo])
         return requests
 
     def _admission(self, silo: str) -> Frame:
         plan = json.loads(self._public.to_json())
         return Frame({"kind": "admit", "run": self._run, "plan": plan, "head": self._head(silo)})
 
-    def _announced(self, silo: str, told: Announcement) -> Frame:
-        vectors = [told.values] if told.correction is None else [told.values, told.correction]
+    def _announced(self, silo: str, sent: Announcement) -> Frame:
+        vectors = [sent.values] if sent.correction is None else [sent.values, sent.correction]
         payload = b"".join(np.asarray(vector, dtype=f"<f{vector.element_size()}").tobytes() for vector in vectors)
-        facts = {"run": told.run, "plan": told.plan, "round": told.round, "correction": told.correction is not None}
+        facts = {"run": sent.run, "plan": sent.plan, "round": sent.round, "correction": sent.correction is not None}
         return Frame({"kind": "round", **facts, "head": self._head(silo)}, payload)
 
-    def _take(self, address: str, answer: bytes, heard: _Round | None) -> bool:
-        """Take in one answer; whether it leads to another question."""
+    def _take(self, address: str, answer: bytes, current: _Round | None) -> bool:
+        """Process one answer; return whether the silo should be asked again."""
         silo = next((silo for silo, known in self._address.items() if known == address), None)
         try:
             frame = Frame.from_bytes(answer, len(answer))
             if silo is None:
                 return self._meet(address, frame)
             self._keep_head(silo, frame)
-            return self._take_known(silo, frame, heard)
+            return self._take_known(silo, frame, current)
         except (RpdpError, ValueError, TypeError, KeyError, RecursionError) as error:
-            LOG.warning("address %s: an answer that is none: %s", address, error)
+            LOG.warning("address %s: malformed response: %s", address, error)
             if silo is None:
                 self._strangers.add(address)
-            elif heard is not None:
-                heard.faults[silo] = "an answer that is none"
-                heard.heard.add(silo)
+            elif current is not None:
+                current.faults[silo] = "malformed response"
+                current.answered.add(silo)
             return False
 
-    def _take_known(self, silo: str, frame: Frame, heard: _Round | None) -> bool:
+    def _take_known(self, silo: str, frame: Frame, current: _Round | None) -> bool:
         if frame.kind == "admitted":
             self._admitted.add(silo)
-            write_heads(self._heads_file, self._heads)  # the silo asks for it if it has to admit this run again
-            return heard is not None
+            write_heads(self._heads_file, self._heads)  # the silo requires its head if it admits this run again
+            return current is not None
         if frame.kind == "refused":
-            return self._refused(silo, str(frame.facts["reason"]), heard)
-        if heard is not None and frame.kind in ("update", "sat-out"):
-            heard.heard.add(silo)
+            return self._refused(silo, str(frame.facts["reason"]), current)
+        if current is not None and frame.kind in ("update", "sat-out"):
+            current.answered.add(silo)
             if frame.kind == "update":
-                heard.updates.append(Update.from_bytes(silo, frame.payload))
+                current.updates.append(Update.from_bytes(silo, frame.payload))
         elif frame.kind == "unreachable":
             LOG.warning("silo %s: its agent cannot be reached", silo)
         return False
 
-    def _refused(self, silo: str, reason: str, heard: _Round | None) -> bool:
+    def _refused(self, silo: str, reason: str, current: _Round | None) -> bool:
         LOG.warning("silo %s refused: %s", silo, reason)
-        if heard is None:
+        if current is None:
             self._refusals[silo] = reason
             return False
-        if reason == Reason.RUN and silo in self._admitted:  # its agent was restarted: it admits the same run again
+        if reason == Reason.RUN and silo in self._admitted:  # its agent was restarted and must admit the run again
             self._admitted.discard(silo)
             return True
-        heard.faults[silo] = f"refused: {reason}"
-        heard.heard.add(silo)
+        current.faults[silo] = f"refused: {reason}"
+        current.answered.add(silo)
         return False
 
     def _meet(self, address: str, frame: Frame) -> bool:
-        """Who is at a new address."""
+        """Learn which silo is at a new address; return whether it is one of this run."""
         if frame.kind != "hello":
             return False
         silo = str(frame.facts["silo"])
         if silo not in self._server.silos or silo in self._address or self._present.get(address, "") not in ("", silo):
-            LOG.warning("address %s says it is silo %r, which is not expected there", address, silo)
+            LOG.warning("address %s claims to be silo %r, which is not expected there", address, silo)
             self._strangers.add(address)
             return False
         if bool(frame.facts["is_simulation"]) != (self._settings.seed is not None):
-            self._refusals[silo] = "a seeded run and a real one do not go together"
+            self._refusals[silo] = "a simulation and a real run cannot be mixed"
             self._strangers.add(address)
             return False
         self._address[silo] = address
@@ -296,7 +301,7 @@ class Coordinator:
         return None if head is None else asdict(head)
 
     def _keep_head(self, silo: str, frame: Frame) -> None:
-        """The newest head of a silo; never an older one."""
+        """Keep the head of a silo, but never replace it by an older one."""
         given = frame.facts.get("head")
         if given is None:
             return
@@ -306,7 +311,7 @@ class Coordinator:
             self._heads[silo] = head
 
     def _restore(self) -> None:
-        changed = "its plan or starting model has changed. A changed run needs a new name"
+        changed = "the plan or the starting model has changed. A changed run needs a new name"
         kept = Checkpoint.of_run(self._checkpoint, self._identity, changed)
         if kept is not None:
             self._server.restore(kept)

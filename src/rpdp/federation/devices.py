@@ -1,11 +1,11 @@
-"""Where models train: the CPU, or in simulations a CUDA device.
+"""The device that trains models: the CPU, or in simulations a CUDA device.
 
-Only local steps and measures run on the device. Records, accounts, draws, the server's model and everything that leaves
-a silo are on the CPU. A run on a GPU has the draws and the noise of the same run on the CPU and differs from it by the
-rounding of float32, which is also not the same twice on every GPU.
+Only local steps and evaluation run on the device. Records, accounts, draws, the server's model and everything that
+leaves a silo are on the CPU. A run on a GPU has the same draws and noise as on the CPU. It differs by float32 rounding,
+which some GPUs do not repeat exactly.
 
-Real runs stay on the CPU. A record that a kernel of CUDA cannot read (a class number out of range) ends the use of the
-device, so the run would stop because of one record (privacy.md, rule 12), and how much one record changes the rounding
+Real runs stay on the CPU. A record that a CUDA kernel cannot read (such as a class number out of range) makes the
+device unusable, so one record could stop the run (privacy.md, rule 12). Also, how much one record changes the rounding
 of others was measured on the CPU only (rule 15).
 """
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from rpdp.federation.silo import Silo
 
 DEVICES = ("cpu", "cuda")
-"""Kinds of devices of which all random generators are watched (`rpdp.training.model_probe`)."""
+"""The kinds of devices whose random generators are all watched (`rpdp.training.model_probe`)."""
 
 
 def known_device(device: torch.device | str) -> torch.device:
-    """A device by its name, such as "cuda" or "cuda:1"; refuses kinds that are not in `DEVICES`."""
+    """Return the device of a name such as "cuda" or "cuda:1"; refuse kinds that are not in `DEVICES`."""
     try:
         found = torch.device(device)
     except RuntimeError:
@@ -39,34 +39,34 @@ def known_device(device: torch.device | str) -> torch.device:
 
 
 def shared_device(silos: Sequence[Silo]) -> torch.device:
-    """The device of all silos of a run on one machine; refuses silos that have several."""
+    """Return the device that all silos of a run on one machine share; refuse silos with different devices."""
     found = {str(silo.device): silo.device for silo in silos}
     if len(found) != 1:
-        told = ", ".join(f"{silo.name} on {silo.device}" for silo in silos)
-        raise InputError(f"the silos of a run on one machine share a device; here are {told}")
+        listed = ", ".join(f"{silo.name} on {silo.device}" for silo in silos)
+        raise InputError(f"the silos of a run on one machine must share a device, but there are {listed}")
     return next(iter(found.values()))
 
 
 def require_sharable(device: torch.device, workers: int | None) -> None:
-    """Refuse several worker processes on a device that they cannot share; without a wish there is one on a GPU."""
+    """Refuse several worker processes on a device that they cannot share. By default a GPU has one worker."""
     if workers is not None and workers > 1 and device.type != "cpu":
         raise InputError(f"workers={workers} with device {device}: forked processes cannot share a GPU; use workers=1")
 
 
 def require_device(device: str, processes: int, option: str) -> None:
-    """Refuse a device that is not there, or one that forked processes cannot share.
+    """Refuse a device that is missing, or that forked processes cannot share.
 
     Args:
         device: The value of `--device`.
-        processes: How many are wanted.
-        option: The option that says so.
+        processes: The number of processes.
+        option: The option that sets this number, for the message.
     """
     if device not in DEVICES:
         raise InputError(f"--device {device} must be one of {', '.join(DEVICES)}")
     if device == "cpu":
         return
     if not torch.cuda.is_available():
-        raise InputError("--device cuda: torch finds no CUDA device here; use --device cpu")
+        raise InputError("--device cuda: torch finds no CUDA device; use --device cpu")
     if processes > 1:
         raise InputError(
             f"--device cuda with {option} {processes}: forked processes cannot share a GPU; use {option} 1"
@@ -75,9 +75,9 @@ def require_device(device: str, processes: int, option: str) -> None:
 
 @contextmanager
 def full_float32(device: torch.device) -> Iterator[None]:
-    """Products and convolutions in float32, as on the CPU.
+    """Compute products and convolutions in full float32, as on the CPU.
 
-    TF32, cuDNN's default, keeps 10 bits of every factor: a rounding of 1e-3, ten times what clipping leaves room for.
+    TF32, the default of cuDNN, keeps 10 bits of every factor: a rounding of 1e-3, ten times what clipping allows for.
     """
     if device.type == "cpu":
         yield

@@ -1,4 +1,4 @@
-"""Measures of the global model on test records, which count as public in simulations only (privacy.md, rule 13)."""
+"""Evaluating the global model on test records, which count as public in simulations only (privacy.md, rule 13)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rpdp.training import FlatModel, Records
 
     Correct = Callable[[Tensor, Tensor], Tensor]
-    """From output and targets to one truth value per record."""
+    """Maps outputs and targets to one truth value per record."""
 
 CHUNK = 1024
 
@@ -46,14 +46,14 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         if not self.test or all(len(records) == 0 for records in self.test.values()):
-            raise InputError("there is no test record to evaluate on")
+            raise InputError("there is no test record to evaluate on; give test records to at least one silo")
 
     def hits(self, model: FlatModel, silo: str) -> int:
-        """Correct answers on the test records of one silo."""
+        """Count the correct answers on the test records of one silo."""
         return int(self.answers(model, self.test[silo]).sum())
 
     def answers(self, model: FlatModel, records: Records) -> Tensor:
-        """For each record whether the model is right."""
+        """Return for each record whether the model is right."""
         module = model.module
         was_training = module.training
         module.eval()
@@ -70,7 +70,7 @@ class Evaluation:
         return torch.cat(parts).cpu() if parts else torch.zeros(0, dtype=torch.bool)
 
     def score(self, hits: Mapping[str, int]) -> Score:
-        """From correct answers by silo to accuracies; silos without test records have none."""
+        """Turn correct answers by silo into accuracies. Silos without test records have none."""
         counts = {silo: len(self.test[silo]) for silo in hits if len(self.test[silo])}
         by_silo = {silo: hits[silo] / count for silo, count in counts.items()}
         return Score(

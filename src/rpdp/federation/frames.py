@@ -1,17 +1,18 @@
-"""The wire between a server, or the Flower app that carries its words, and a silo agent: one request, one answer.
+"""The wire format between a server, or the Flower app that carries its messages, and a silo agent.
 
-A frame is a fixed header (magic with the version, length of the facts, length of the payload), facts as JSON, and a
-payload of plain little-endian numbers. Every length is checked before memory is taken; nothing in a frame is executed
-or unpickled. Standard library only: a Flower app starts a new process for every message and loads this.
+Each request gets one answer; both are frames. A frame is a fixed header (magic with the version, length of the facts,
+length of the payload), facts as JSON, and a payload of little-endian numbers. Every length is checked before memory is
+allocated, and nothing in a frame is executed or unpickled. This module uses only the standard library, because a Flower
+app loads it in a new process for every message.
 
 | request | facts | payload | answers |
 |---|---|---|---|
 | hello | | | hello: silo, is_simulation |
-| admit | run, plan (the public plan), head (the newest that the server knows) | | admitted |
+| admit | run, plan (the public plan), head (the latest that the server knows) | | admitted |
 | round | run, plan (its fingerprint), round, correction (is there one), head | model, correction | update, sat-out |
 
-Answers to admit and round carry `head`, the newest of the ledger's public events. Every request can be answered with
-`refused` and one word of `rpdp.errors.Reason`; a client that cannot reach its agent says `unreachable` in its place.
+Answers to admit and round carry `head`, the latest head of the ledger's public events. Any request can be answered with
+`refused` and one value of `rpdp.errors.Reason`. A client that cannot reach its agent answers `unreachable` for it.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ class Frame:
 
     @property
     def kind(self) -> str:
-        """What it is: a request's or an answer's name."""
+        """The name of the request or answer."""
         return str(self.facts.get("kind"))
 
     def to_bytes(self) -> bytes:
-        """As it travels."""
+        """Return the frame as it is sent."""
         facts = json.dumps(self.facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
         return _HEADER.pack(MAGIC, len(facts), len(self.payload)) + facts + self.payload
 
     @classmethod
     def from_bytes(cls, data: bytes, most_payload: int) -> Frame:
-        """From a whole frame; anything before or after it is refused."""
+        """Parse a whole frame; extra bytes are refused."""
         view = memoryview(data)
         place = 0
 
@@ -65,31 +66,33 @@ class Frame:
 
         frame = cls.read(take, most_payload)
         if place != len(data):
-            raise PrivacyRefusal(f"a frame of {place:,} bytes came in {len(data):,}", Reason.MALFORMED)
+            raise PrivacyRefusal(f"a frame of {place:,} bytes arrived in {len(data):,} bytes", Reason.MALFORMED)
         return frame
 
     @classmethod
     def read(cls, take: Callable[[int], bytes], most_payload: int) -> Frame:
-        """From `take`, which gives so many bytes, or fewer at the end."""
+        """Read a frame from `take`, which returns the requested number of bytes, or fewer at the end."""
         magic, facts, payload = _HEADER.unpack(_whole(take, HEADER_BYTES))
         if magic != MAGIC:
             same = magic[:-1] == _FAMILY
-            raise PrivacyRefusal(f"a frame begins with {magic!r}", Reason.VERSION if same else Reason.MALFORMED)
+            raise PrivacyRefusal(
+                f"a frame begins with {magic!r}, not {MAGIC!r}", Reason.VERSION if same else Reason.MALFORMED
+            )
         if facts > MOST_FACTS or payload > most_payload:
             raise PrivacyRefusal(
-                f"a frame of {facts:,} + {payload:,} bytes; at most {MOST_FACTS:,} + {most_payload:,} are read",
+                f"a frame has {facts:,} + {payload:,} bytes; at most {MOST_FACTS:,} + {most_payload:,} are accepted",
                 Reason.TOO_LARGE,
             )
         return cls(_facts(_whole(take, facts)), _whole(take, payload))
 
 
 def refused(reason: Reason) -> Frame:
-    """The answer to a request that is refused."""
+    """Return the answer to a request that is refused."""
     return Frame({"kind": "refused", "reason": reason.value})
 
 
 UNREACHABLE = Frame({"kind": "unreachable"})
-"""What a client answers for an agent that does not answer."""
+"""The client's answer for an agent that it cannot reach."""
 
 
 def _whole(take: Callable[[int], bytes], count: int) -> bytes:
@@ -103,18 +106,18 @@ def _facts(text: bytes) -> dict[str, Any]:
     try:
         facts = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise PrivacyRefusal(f"the facts of a frame are no JSON: {error}", Reason.MALFORMED) from None
+        raise PrivacyRefusal(f"the facts of a frame are not valid JSON: {error}", Reason.MALFORMED) from None
     if not isinstance(facts, dict):
         raise PrivacyRefusal(f"the facts of a frame are {type(facts).__name__}, not an object", Reason.MALFORMED)
     return facts
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a finite number")
 
 
 def _finite(text: str) -> float:
-    """1e999 is infinity by another name."""
+    """Parse a float and refuse infinity, which 1e999 would become."""
     number = float(text)
     if not math.isfinite(number):
         _refuse_constant(text)
@@ -122,7 +125,7 @@ def _finite(text: str) -> float:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two values of one name would let two readers read two things."""
+    """Refuse a name that occurs twice, because different parsers would read different values."""
     facts = dict(pairs)
     if len(facts) != len(pairs):
         raise ValueError("a name occurs twice")

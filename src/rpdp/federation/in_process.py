@@ -1,7 +1,6 @@
-"""A run on one machine: the server and all silos in this process, round after round, with checkpoints.
+"""A run on one machine: the server and all silos in this process, with a checkpoint after every round.
 
-The simulator and production runs on one machine share it; what differs is who made the randomness and where accounts
-are kept.
+Simulations and production runs on one machine share it. They differ in their randomness and accounts.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ if TYPE_CHECKING:
 
 
 def require_distinct(silos: Sequence[Silo]) -> None:
-    """Refuse a federation without silos, or with two of one name."""
+    """Refuse a federation without silos, or with two silos of the same name."""
     names = [silo.name for silo in silos]
     if not names:
         raise InputError("silos=[] is empty: a federation needs at least one")
     if len(set(names)) != len(names):
-        raise InputError(f"silos: the names are not unique: {', '.join(sorted(names))}")
+        raise InputError(f"silos: the names are not unique: {', '.join(sorted(names))}; give each silo its own")
 
 
 class InProcessRun:
-    """A run whose server and silos live in this process; the silos have admitted it.
+    """A run whose server and silos are in this process; the silos have admitted it already.
 
-    Models train and are measured on the device of the silos; the server's state is on the CPU.
-    `keep` is called after every round before its checkpoint: what it keeps is never older than the model.
+    Models are trained and evaluated on the device of the silos; the server's state is on the CPU. `keep` is called
+    after every round, before its checkpoint, so that what it keeps is never older than the model.
     """
 
     def __init__(
@@ -81,14 +80,14 @@ class InProcessRun:
         self._identity = f"{run}-{self._beginning()[:16]}"
 
     def _beginning(self) -> str:
-        """A hash of what the name of a run does not say: the model it starts from and every silo's plan."""
+        """Return a hash of what the name of a run leaves open: the model it starts from and every silo's plan."""
         digest = hashlib.sha256(self._server.values.numpy().tobytes())
         for name, silo in self._silos.items():
             digest.update(f"{name} {silo.plan.fingerprint}\n".encode())
         return digest.hexdigest()
 
     def run(self, workers: int | None, on_round: Callable[[RoundLog], None] | None) -> RunResult:
-        """Announce the rounds that are left, and collect the result."""
+        """Run the remaining rounds and return the result."""
         began = time.perf_counter()
         self._restore()
         count = default_workers(len(self._model), len(self._silos)) if workers is None else workers
@@ -124,13 +123,14 @@ class InProcessRun:
         begun = {name: silo.begin(announcements[name]) for name, silo in self._silos.items()}
         updates = [done for done in begun.values() if isinstance(done, Update)]  # finished before an interruption
         joining = [name for name, answer in begun.items() if answer is True]
+        # Claim in this process, which keeps the accounts: a worker must not decide whether a round may be trained.
         for name in joining:
             self._silos[name].claim(announcements[name])
         withdrawn = {name: self._silos[name].account.switched_off() for name in joining}
         jobs = [(name, withdrawn[name], *_packed(announcements[name])) for name in joining]
 
         def finished(index: int, outcome: tuple[bytes, NDArray[np.int64]]) -> None:
-            """Into the outbox at once: whatever happens to the other silos, this work is not lost."""
+            """Store the update at once, so that it is not lost if another silo fails."""
             silo, (payload, draws) = self._silos[joining[index]], outcome
             self._draws[silo.name] += draws
             updates.append(silo.finish(TrainedRound(Update.from_bytes(silo.name, payload), draws)))
@@ -165,9 +165,9 @@ class InProcessRun:
         return SiloView(silo.plan, tuple(joined.tolist()), self._draws[silo.name], expected, correct, overdrawn)
 
     def _restore(self) -> None:
-        """Go on from a checkpoint of this very run.
+        """Continue from a checkpoint of this run, if there is one.
 
-        The rounds before it are announced to the silos once more: a ledger has them charged and changes nothing, an
+        The rounds before it are announced to the silos again. A ledger has charged them already and changes nothing; an
         account in memory charges them with the same seeded coins.
         """
         changed = "plan, method, seed, starting model or budgets have changed. Use another directory, or remove it"
@@ -195,8 +195,8 @@ class InProcessRun:
         values: NDArray[np.float32],
         correction: NDArray[np.float32],
     ) -> tuple[bytes, NDArray[np.int64]]:
-        told = Announcement(run, plan, number, _tensor(values), None if correction is None else _tensor(correction))
-        trained = self._silos[name].compute(told, withdrawn)  # claimed by the process that keeps the accounts
+        received = Announcement(run, plan, number, _tensor(values), None if correction is None else _tensor(correction))
+        trained = self._silos[name].compute(received, withdrawn)  # already claimed in the main process
         return trained.update.to_bytes(), trained.draws
 
     def _hits(self, name: str, values: NDArray[np.float32]) -> int:
@@ -211,7 +211,7 @@ class InProcessRun:
 
 
 def _packed(announcement: Announcement) -> tuple[object, ...]:
-    """An announcement as plain arrays, to go through a pipe."""
+    """Return an announcement as plain arrays, which can be sent through a pipe."""
     correction = None if announcement.correction is None else announcement.correction.numpy()
     return announcement.run, announcement.plan, announcement.round, announcement.values.numpy(), correction
 

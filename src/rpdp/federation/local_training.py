@@ -1,4 +1,4 @@
-"""The local part of a round: τ noisy steps from the announced model on the records that are active."""
+"""The local part of a round: τ noisy steps from the announced model on the active records."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 class LocalTraining:
     """One round of one silo.
 
-    Every step draws its batch anew, releases a clipped and noised sum, and moves the model by it; proximal term and
-    correction are added to the release, never to a record's gradient. Seeded streams are keyed by step.
+    Every step draws a new batch, releases a clipped and noised sum, and moves the model by it. The proximal term and
+    the correction are added to the release, never to a record's gradient. Seeded streams are keyed by step.
 
     Args:
-        kernel: Of the silo's model.
+        kernel: The kernel of the silo's model.
         plan: The silo plan.
-        randomness: The stream of this round.
+        randomness: The random stream of this round.
     """
 
     def __init__(self, kernel: Kernel, plan: SiloPlan, randomness: Randomness) -> None:
@@ -44,7 +44,7 @@ class LocalTraining:
     def run(
         self, records: Records, announcement: Announcement, switched_off: Callable[[], NDArray[np.int64]]
     ) -> tuple[Tensor, NDArray[np.int64]]:
-        """The change of the flat model, on the CPU wherever it trained, and how often each record was drawn."""
+        """Return the change of the flat model, on the CPU wherever it trained, and how often each record was drawn."""
         public, model = self._plan.public, self._kernel.model
         start = announcement.values.to(model.device)
         model.values.data.copy_(start)
@@ -53,6 +53,7 @@ class LocalTraining:
         sampler = PoissonSampler(np.where(self._plan.active_rounds >= announcement.round, self._plan.q, 0.0))
         draws = np.zeros(len(self._plan), dtype=np.int64)
         for number in range(public.schedule.local_steps):
+            # Asked before every step: a withdrawal takes effect from the next step on, not from the next round on.
             sampler.switch_off(switched_off())
             drawn = sampler.draw(self._randomness.child("step", number, "draw"))
             step = NoisyStep(self._kernel, optimiser, settings, self._randomness.child("step", number, "noise"))
@@ -62,15 +63,15 @@ class LocalTraining:
             draws[drawn] += 1
         change = model.values.detach() - start
         if not bool(change.isfinite().all()):
-            raise PrivacyRefusal("the model became NaN or infinite in local training; lower the learning rate")
+            raise PrivacyRefusal("the model became NaN or infinite during local training; lower the learning rate")
         return change.cpu(), draws
 
     def _release(self, step: NoisyStep, records: Records, drawn: NDArray[np.int64]) -> None:
-        """Put what the step releases into the gradient of the model."""
+        """Write what the step releases into the gradient of the model."""
         step.release(records, drawn)
 
     def _shift(self, announcement: Announcement, start: Tensor) -> None:
-        """Proximal term and correction, on the release."""
+        """Add the proximal term and the correction to the release."""
         values = self._kernel.model.values
         assert values.grad is not None
         proximal = proximal_strength(self._plan.public.recipe)
@@ -81,7 +82,7 @@ class LocalTraining:
 
 
 def make_optimiser(recipe: Recipe, number: int, values: Tensor) -> torch.optim.Optimizer:
-    """The local optimiser of a round, at its start."""
+    """Return a new local optimiser for a round."""
     if recipe.optimiser == "adam":
         return torch.optim.Adam([values], lr=recipe.rate(number))
     return torch.optim.SGD([values], lr=recipe.rate(number), momentum=recipe.momentum)

@@ -1,4 +1,4 @@
-"""What travels between server and silos: an announcement goes out, an update or nothing comes back."""
+"""The messages between server and silos: an announcement goes out, and an update or nothing comes back."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _MAGIC = b"rpdp-up1"
 
 @dataclass(frozen=True)
 class Announcement:
-    """The server's word to one silo: this round begins, from this model.
+    """The server's message to one silo that a round begins from this model.
 
     Attributes:
-        run: The id of the run, rpdp's own.
-        plan: Fingerprint of the public plan.
-        round: From 1.
+        run: The id of the run in rpdp.
+        plan: The fingerprint of the public plan.
+        round: The number of the round, from 1.
         values: The flat model.
-        correction: A flat vector that the silo adds to every released gradient (SCAFFOLD), or None. Whatever it is, it
-            acts after clipping and noise.
+        correction: A flat vector that the silo adds to every released gradient (SCAFFOLD), or None. It acts after
+            clipping and noise, whatever its values.
     """
 
     run: str
@@ -42,7 +42,7 @@ class Announcement:
     __repr__ = counts_repr
 
     def digest(self) -> str:
-        """A hash of everything in it."""
+        """Return a hash of the whole announcement."""
         digest = hashlib.sha256(f"{self.run}\n{self.plan}\n{self.round}\n{self.correction is None}\n".encode())
         for tensor in (self.values, self.correction):
             if tensor is not None:
@@ -52,7 +52,7 @@ class Announcement:
 
 @dataclass(frozen=True)
 class Update:
-    """What a silo releases for a joined round: the change of the flat model over its noisy local steps."""
+    """The release of a silo for a joined round: the change of the flat model over its noisy local steps."""
 
     silo: str
     round: int
@@ -61,16 +61,18 @@ class Update:
     __repr__ = counts_repr
 
     def to_bytes(self) -> bytes:
-        """A fixed size for a given model: header and numbers, nothing else."""
+        """Return header and numbers. The size depends on the model only, so it reveals nothing about records."""
         itemsize = self.change.element_size()
         numbers = np.asarray(self.change.detach().cpu(), dtype=f"<f{itemsize}")
         return _HEADER.pack(_MAGIC, self.round, itemsize) + numbers.tobytes()
 
     @classmethod
     def from_bytes(cls, silo: str, payload: bytes) -> Update:
-        """Read back what `to_bytes` wrote."""
+        """Parse what `to_bytes` wrote."""
         if len(payload) < _HEADER.size:
-            raise InputError(f"update of silo {silo}: {len(payload)} bytes are too few")
+            raise InputError(
+                f"update of silo {silo}: {len(payload)} bytes are too few for its header of {_HEADER.size} bytes"
+            )
         magic, number, itemsize = _HEADER.unpack_from(payload)
         body = len(payload) - _HEADER.size
         if magic != _MAGIC or itemsize not in (4, 8) or body % itemsize:

@@ -1,4 +1,4 @@
-"""A silo's own limits: a public plan is admitted only inside them, whoever sends it."""
+"""A silo's own limits. It admits a public plan only within them, whoever sends it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What a silo agrees to. Public settings only: admission never depends on a record.
+    """What a silo agrees to. It uses public settings only, so admission never depends on a record.
 
     Args:
-        max_rounds: Largest T.
-        max_local_steps: Largest τ.
-        max_participation: Largest λ; with exactly k rounds, largest k/T.
-        max_clip_norm: Largest L.
-        min_noise_multiplier: Smallest σ.
-        lifetime_delta: δ that records without one of their own allow, over all runs.
-        max_runs: How many runs in all.
+        max_rounds: The largest T.
+        max_local_steps: The largest τ.
+        max_participation: The largest λ; with exactly k rounds, the largest k/T.
+        max_clip_norm: The largest L.
+        min_noise_multiplier: The smallest σ.
+        lifetime_delta: The δ over all runs for records without a δ of their own.
+        max_runs: The largest number of runs in total.
     """
 
     max_rounds: int
@@ -44,7 +44,7 @@ class Policy:
 
     @classmethod
     def of(cls, public: PublicPlan) -> Policy:
-        """Exactly this plan, once: for simulations, where one person writes both sides."""
+        """Return a policy that allows exactly this plan, once: for simulations, where one person writes both sides."""
         return cls(
             max_rounds=public.schedule.rounds,
             max_local_steps=public.schedule.local_steps,
@@ -55,7 +55,7 @@ class Policy:
         )
 
     def require(self, public: PublicPlan, runs_before: int) -> None:
-        """Refuse a plan that goes beyond any limit, naming all of them."""
+        """Refuse a plan that exceeds a limit, and name every limit that it exceeds."""
         asked = {
             "rounds": (public.schedule.rounds, "at most", self.max_rounds),
             "local_steps": (public.schedule.local_steps, "at most", self.max_local_steps),
@@ -72,8 +72,8 @@ class Policy:
         ]
         if beyond:
             raise PrivacyRefusal(
-                f"the plan goes beyond this silo's policy: {', '.join(beyond)}; nothing was reserved. Ask for a plan "
-                "inside the policy, or let the data steward change the policy",
+                f"the plan exceeds this silo's policy: {', '.join(beyond)}; nothing was reserved. Ask for a plan "
+                "within the policy, or ask the data steward to change the policy",
                 Reason.POLICY,
             )
 

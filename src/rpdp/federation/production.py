@@ -1,7 +1,7 @@
-"""A real run on one machine: secure randomness, and a production ledger under every silo.
+"""A real run on one machine: secure randomness, and a production ledger for every silo.
 
-Several silos in one process share a trust boundary, so this suits one organisation with several data sets; across
-organisations each silo runs where its data are. The accounting is the same.
+Several silos in one process share a trust boundary, so this suits one organisation with several data sets. Across
+organisations, each silo runs where its data are. The accounting is the same.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ def run_production(
     checkpoint: str | Path,
     heads: str | Path | None = None,
 ) -> RunResult:
-    """Run the federation here, for real: what it promises is kept by the silos' ledgers.
+    """Run the federation in this process, for real: the silos' ledgers keep the promise.
 
-    After an interruption the same call goes on: rounds that were charged stay charged; of the interrupted round,
-    updates that were finished are used and the others sit out. Training is in this process, so that a withdrawal counts
-    from the next local step on.
+    After an interruption, the same call continues the run. Rounds that were charged stay charged. In the interrupted
+    round, silos that had finished are counted and the others sit it out. Training is in this process, so that a
+    withdrawal takes effect from the next local step on.
 
     Args:
-        model: Where training starts; it is not changed.
-        loss: From output and targets to one value per record.
-        silos: Each with a production ledger as its account, on the CPU.
+        model: The model to start from; it is not changed.
+        loss: Maps outputs and targets to one value per record.
+        silos: Silos on the CPU, each with a production ledger as its account.
         public: The plan that every silo is asked to admit.
         run: The id of the run; a new run needs a new one.
-        evaluation: Test records that are public; without it no accuracy is measured.
-        on_round: Called after every round, for progress.
+        evaluation: Public test records; without them no accuracy is measured.
+        on_round: Called after every round.
         checkpoint: A directory for the state after every round. It also holds how often records were drawn: sensitive.
-        heads: Where the server keeps the newest public head of every ledger, over all runs; by default a file in
-            `checkpoint`. A ledger older than its head is refused before anything is asked of any silo.
+        heads: The file in which the server keeps the latest public head of every ledger, over all runs; by default a
+            file in `checkpoint`. A ledger older than its head is refused before any silo is asked for anything.
     """
     require_distinct(silos)
-    shared_device(silos)  # each silo refuses another than the CPU
+    shared_device(silos)  # each silo refuses any device but the CPU
     if not run:
-        raise InputError("run='' must be a name: the ledgers know the run by it")
+        raise InputError("run='' is empty: give the run a name, by which the ledgers know it")
     known = Path(checkpoint) / HEADS if heads is None else Path(heads)
     ledgers = _ledgers(silos)
     require_heads(known, ledgers)
@@ -86,7 +86,7 @@ def run_production(
 
 
 def _ledgers(silos: Sequence[Silo]) -> dict[str, Ledger]:
-    """The durable accounts; a silo with any other is refused at admission."""
-    from rpdp.ledger import Ledger  # needs apsw, which simulations do without
+    """Return the ledgers of the silos. A silo with any other account is refused at admission."""
+    from rpdp.ledger import Ledger  # needs apsw, which simulations do not
 
     return {silo.name: silo.account for silo in silos if isinstance(silo.account, Ledger)}

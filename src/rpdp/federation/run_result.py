@@ -1,4 +1,4 @@
-"""What a federated run leaves behind: a public part, and each silo's own part that stays with the silo."""
+"""The result of a federated run: a public part, and a part for each silo that stays with the silo."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundLog:
-    """One round as the server sees it: public.
+    """One round as the server sees it. Public.
 
     Attributes:
-        round: From 1.
+        round: The number of the round, from 1.
         joined: The silos whose updates were averaged.
-        rejected: Silos whose update was left out, and why.
-        score: Accuracy on public test records, if it was measured.
-        seconds: How long it took.
+        rejected: The silos whose updates were left out, with the reasons.
+        score: The accuracy on public test records, if it was measured.
+        seconds: How long the round took.
     """
 
     round: int
@@ -42,15 +42,15 @@ class RoundLog:
 
 @dataclass(frozen=True)
 class SiloView:
-    """What a silo knows of a run. Sensitive: it stays in the silo.
+    """What a silo knows about a run. Sensitive: it stays in the silo.
 
     Attributes:
         plan: Budgets, probabilities and costs.
-        joined: The rounds its coin let it join.
+        joined: The rounds that the silo joined.
         draws: How often each record was drawn.
-        expected_draws: How often it was to be drawn on average, given the joined rounds.
+        expected_draws: How often each record was expected to be drawn, given the joined rounds.
         correct: Whether the final model is right on each training record, if it was measured.
-        overdrawn: How many records the plan costs more than they allow; 0 for every method that keeps its promise.
+        overdrawn: How many records the plan costs more than their budget; 0 for every method that keeps its promise.
     """
 
     plan: SiloPlan
@@ -69,14 +69,14 @@ class RunResult:
     """A finished run.
 
     Attributes:
-        run: Its id.
-        public: The plan.
-        method: The name of the method, "rpdp" for ours.
-        seed: Of a simulation; None in production.
-        values: The flat final model, what the promise covers.
+        run: The id of the run.
+        public: The public plan.
+        method: The name of the method, such as "rpdp".
+        seed: The seed of a simulation; None in production.
+        values: The flat final model, which the promise covers.
         rounds: All rounds.
         silos: The silos' own views, by name. Sensitive.
-        seconds: Wall-clock time.
+        seconds: The wall-clock time.
         module: A module of the run's architecture, for `model`; None where it is not known, as in a result read from
             files. It is not stored.
     """
@@ -136,7 +136,7 @@ class RunResult:
 
     @property
     def is_simulation(self) -> bool:
-        """Whether randomness was seeded, so that nothing is protected."""
+        """Whether the randomness was seeded, so that nothing is protected."""
         return self.seed is not None
 
     @property

@@ -1,7 +1,7 @@
-"""The server: it announces rounds to all silos, averages what comes back with public weights, and keeps the model.
+"""The server: it announces rounds to all silos, averages their updates with public weights, and keeps the model.
 
-Nothing of the promise rests on it. It protects the run, though, from silos: an update of a wrong shape, with numbers
-that are not finite or absurd, is left out, named, and the round goes on with the others.
+The privacy promise does not depend on it. It does protect the run from faulty silos: an update of the wrong shape, or
+with numbers that are not finite or too large, is rejected by name, and the round continues with the others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rpdp.federation.run_result import RoundLog
     from rpdp.planning import PublicPlan
 
-ABSURD = 1e6
-"""A parameter that one round moved further than this is a fault, whatever the model."""
+LARGEST_CHANGE = 1e6
+"""A change of one parameter in one round beyond this is a fault, whatever the model."""
 
 
 class Server:
@@ -40,7 +40,7 @@ class Server:
         run: The id of the run.
         public: The plan that all silos admitted.
         values: The flat model to start from.
-        silos: Names of all silos; updates are averaged in the order of their names.
+        silos: The names of all silos; updates are averaged in the order of their names.
     """
 
     def __init__(self, run: str, public: PublicPlan, values: Tensor, silos: Sequence[str]) -> None:
@@ -60,37 +60,37 @@ class Server:
 
     @property
     def result(self) -> Tensor:
-        """What the run would end with now: the mean of the models after the latest rounds."""
+        """The model with which the run would end now: the mean of the models after the last rounds."""
         if len(self.recent) == 1:
             return self.recent[0]
         return torch.stack([values.double() for values in self.recent]).mean(dim=0).to(self.values.dtype)
 
     def checkpoint(self, run: str, rounds: Sequence[RoundLog], draws: Mapping[str, NDArray[np.int64]]) -> Checkpoint:
-        """The state after a round; `run` identifies the run together with what it started from."""
+        """Return the state after a round. `run` identifies the run and what it started from."""
         state = (self.values, tuple(self.recent), self.backbone.state)
         return Checkpoint(run, *state, dict(draws), tuple(rounds))
 
     def restore(self, kept: Checkpoint) -> None:
-        """Go on from a checkpoint: model, averaged models, backbone and number of rounds as they were."""
+        """Restore the model, averaged models, backbone and number of rounds from a checkpoint."""
         self.round = len(kept.rounds)
         self.values, self.backbone.state = kept.values, kept.backbone
         self.recent.clear()
         self.recent.extend(kept.recent)
 
     def announce(self) -> dict[str, Announcement]:
-        """Begin the next round: what each silo is told."""
+        """Begin the next round and return its announcement to each silo."""
         self.round += 1
         return self.announcements(self.round)
 
     def announcements(self, number: int) -> dict[str, Announcement]:
-        """What each silo is told of a round, from the model as it is now."""
+        """Return the announcement of a round to each silo, from the current model."""
         plan, values = self.public.fingerprint, self.values
         return {
             silo: Announcement(self.run, plan, number, values, self.backbone.correction(silo)) for silo in self.silos
         }
 
     def collect(self, updates: Iterable[Update]) -> dict[str, str]:
-        """Average the usable updates into the model; for each rejected one, whose it is and why."""
+        """Average the usable updates into the model; return the reason for each rejected update, by silo."""
         by_silo: dict[str, Update] = {}
         rejected: dict[str, str] = {}
         for update in updates:
@@ -107,7 +107,7 @@ class Server:
         if changes and sum(change.weight for change in changes) > 0.0:
             self.values = self.backbone.step(self.values, changes)
         if self.round == 1:
-            self.recent.clear()  # where training started is not one of the averaged models
+            self.recent.clear()  # the starting model is not one of the averaged models
         self.recent.append(self.values)
         return rejected
 
@@ -116,13 +116,13 @@ class Server:
         if update.silo not in self._weights:
             return "not a silo of this run"
         if update.round != self.round:
-            return f"for round {update.round}, this is round {self.round}"
+            return f"for round {update.round}, but this is round {self.round}"
         if change.shape != self.values.shape or change.dtype != self.values.dtype:
             return (
-                f"{change.dtype} of shape {tuple(change.shape)} for a model of {self.values.dtype} and "
-                f"{tuple(self.values.shape)}"
+                f"type {change.dtype} and shape {tuple(change.shape)}, but the model has type {self.values.dtype} and "
+                f"shape {tuple(self.values.shape)}"
             )
         largest = float(change.abs().max()) if change.numel() else 0.0
-        if not largest <= ABSURD:
-            return f"its largest number is {largest:g}; a sound update stays below {ABSURD:g}"
+        if not largest <= LARGEST_CHANGE:  # written this way round so that NaN is rejected, too
+            return f"its largest number is {largest:g}; a sound update stays below {LARGEST_CHANGE:g}"
         return None

@@ -1,9 +1,9 @@
-"""The silo: it owns records, budgets, plan, account and randomness, and it is where the promise is kept.
+"""The silo: it owns records, budgets, plan, account and randomness, and it enforces the privacy promise.
 
-A silo trusts the server with nothing. It admits a public plan only inside its own policy, plans from what is left of
-its records' budgets, reserves, and from then on answers announcements: it flips its own coin, charges, trains on the
-records that are active, stores the update and only then releases it (privacy.md, sections 4 and 5). The simulator and
-the deployment use this same class.
+A silo does not trust the server. It admits a public plan only within its own policy, plans from what is left of its
+records' budgets, and reserves the cost. From then on it answers announcements: it flips its own coin, charges the
+round, trains on the active records, stores the update, and only then releases it (privacy.md, sections 4 and 5). The
+simulator and the deployment use this same class.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 
 _SAME_PRICE = 5e-3
-"""Prices of one q, computed alone and among thousands (rounded up to a lattice), differ by less."""
+"""Relative: prices of one q, computed alone and among thousands (rounded up to a lattice), differ by less than this."""
 
 
 class TooLate(RpdpError):
-    """Training was not done at the time at which the answer is due."""
+    """Training did not finish before the answer was due."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class TrainedRound:
     """The outcome of a joined round: what may leave the silo, and what must not.
 
     Attributes:
-        update: To release.
-        draws: How often each record was drawn. Sensitive.
+        update: The update to release.
+        draws: How often each record was drawn. Sensitive; it stays in the silo.
     """
 
     update: Update
@@ -72,11 +72,11 @@ class _Run:
         self.kernel = kernel
         self.randomness = randomness
         self.accountant = BudgetAccountant(plan)
-        self.open: dict[int, str] = {}
-        """Rounds charged and joined in this process and not trained yet, with the model they were announced with."""
+        self.untrained: dict[int, str] = {}
+        """Rounds charged and joined in this process but not claimed for training, with the announcement's digest."""
 
-        self.training: set[int] = set()
-        """Rounds that somebody was sent to train."""
+        self.in_training: set[int] = set()
+        """Rounds claimed for training whose update is not stored yet."""
 
 
 class Silo:
@@ -90,19 +90,20 @@ class Silo:
     | the next round, coin tails | None; charged |
     | the next round, coin heads | an update; charged before training, stored before release |
     | a round answered before | the same bytes |
-    | a round sat out, or charged and not finished | None, for ever |
-    | another plan, run, round, model shape; numbers that are not finite | `PrivacyRefusal`, nothing released |
+    | a round sat out, or charged but not finished | None, for ever |
+    | another plan, run, round or model shape; numbers that are not finite | `PrivacyRefusal`; nothing is released |
 
     Args:
         name: Its id in the federation.
-        records: What it holds.
+        records: The records that it holds.
         budgets: One budget for each record.
         policy: Its own limits.
-        record_ids: Ids of `records` in their order; budgets are matched by id. Without it the table must be in the
+        record_ids: The ids of `records` in order, to match budgets by id. Without them the budget table must be in the
             order of the records.
-        account: Where reservations and charges are kept; by default in memory, for simulations.
-        planner: How probabilities are made from budgets; by default the certified estimator.
-        device: Where its model trains; elsewhere than on the CPU in simulations only. Updates leave from the CPU.
+        account: The account of reservations and charges; by default in memory, for simulations.
+        planner: How budgets become probabilities; by default the certified estimator.
+        device: The device that trains its model. Only simulations may use another device than the CPU. Updates are
+            released from the CPU.
     """
 
     training: ClassVar[type[LocalTraining]] = LocalTraining
@@ -120,7 +121,7 @@ class Silo:
         device: torch.device | str = "cpu",
     ) -> None:
         if not name:
-            raise InputError("a silo needs a name")
+            raise InputError("name='' is empty: a silo needs a name")
         if len(records) == 0:
             raise InputError(f"silo {name}: it has no records; leave it out of the federation")
         self.name = name
@@ -134,53 +135,57 @@ class Silo:
 
     @property
     def plan(self) -> SiloPlan:
-        """The silo plan of the admitted run. Stays here."""
+        """The silo plan of the admitted run. Sensitive; it stays in the silo."""
         return self._admitted().plan
 
     @property
     def kernel_name(self) -> str:
-        """Which kernel clips the records of the admitted run."""
+        """The name of the kernel that clips the records of the admitted run."""
         return self._admitted().kernel.name
 
     @property
     def model_values(self) -> Tensor:
-        """The flat model of the admitted run, as this silo has it: for its shape and type."""
+        """This silo's flat model of the admitted run, for its shape and type."""
         return self._admitted().kernel.model.values.data
 
     @property
     def accountant(self) -> BudgetAccountant:
-        """Budget, cost so far and rounds left of every record. Stays here."""
+        """The cost so far and the rounds left of every record. Sensitive; it stays in the silo."""
         return self._admitted().accountant
 
     def admit(
         self, run: str, public: PublicPlan, module: nn.Module, loss: PerRecordLoss, randomness: Randomness
     ) -> SiloPlan:
-        """Check a public plan against the policy, plan from what is left, reserve; nothing is released.
+        """Check a public plan against the policy, plan from what is left, and reserve. Nothing is released.
 
-        A run that was admitted before goes on where its account stands.
+        A run that was admitted before continues from the state of its account.
 
         Args:
             run: The id of the run.
             public: The plan as the server states it.
             module: The model, from the silo's own code; it is copied.
-            loss: From output and targets to one value per record.
-            randomness: The silo's own; `Secure()` in production.
+            loss: Maps outputs and targets to one value per record.
+            randomness: The silo's own randomness; `Secure()` in production.
         """
         if randomness.is_simulation != self.account.is_simulation:
             kinds = ("production", "simulation")
             raise PrivacyRefusal(
                 f"silo {self.name}: {kinds[randomness.is_simulation]} randomness with a "
-                f"{kinds[self.account.is_simulation]} account; seeded runs are simulations and protect nobody, real "
-                "runs need secure randomness and a production ledger"
+                f"{kinds[self.account.is_simulation]} account; seeded runs are simulations and protect nobody, and "
+                "real runs need secure randomness and a production ledger"
             )
         if self.device.type != "cpu" and not self.account.is_simulation:
             raise PrivacyRefusal(
-                f"silo {self.name}: device {self.device} is for simulations; a real run trains on the CPU, where no "
-                "record can stop it"
+                f"silo {self.name}: device {self.device} is for simulations; use the CPU for a real run, because there "
+                "no record can stop it"
             )
         plan = self.preview(run, public)
         if public.model_fingerprint not in (None, model_fingerprint(module)):
-            raise PrivacyRefusal(f"silo {self.name}: the plan is for another model than the one at hand", Reason.MODEL)
+            raise PrivacyRefusal(
+                f"silo {self.name}: the plan is for another model than this silo has; use the same model on both sides",
+                Reason.MODEL,
+            )
+        # Before the reservation, which is never refunded: an unsuitable model must be refused without any cost.
         kernel = self._kernel(copy.deepcopy(module), loss)
         announced = self._announced(run)
         if announced is None:
@@ -191,10 +196,10 @@ class Silo:
         return plan
 
     def preview(self, run: str, public: PublicPlan) -> SiloPlan:
-        """The plan that `admit` would reserve for this run now; nothing is reserved.
+        """Return the plan that `admit` would reserve for this run now. Nothing is reserved.
 
-        Of a run that was admitted before, it is the plan that was reserved then. Refused for the same reasons as
-        admission: policy, membership, a planner that states too low a cost.
+        For a run that was admitted before, this is the plan that was reserved then. It is refused for the same reasons
+        as admission: policy, membership, or a planner that states too low a cost.
         """
         runs = {status.run for status in self.account.status().runs}
         self.policy.require(public, len(runs - {run}))
@@ -206,56 +211,63 @@ class Silo:
         return plan
 
     def _announced(self, run: str) -> int | None:
-        """How many rounds of an admitted run were announced; None for a run that was never admitted."""
+        """Return how many rounds of a run were announced; None if the run was never admitted."""
         return next((status.announced for status in self.account.status().runs if status.run == run), None)
 
     @property
     def joined(self) -> tuple[int, ...]:
-        """The rounds of the admitted run that the coin let it join."""
+        """The rounds of the admitted run that the silo joined."""
         return next(status.joined for status in self.account.status().runs if status.run == self._admitted().name)
 
     def answer(self, announcement: Announcement) -> Update | None:
-        """Answer an announced round: an update, or None to sit it out."""
+        """Answer an announced round with an update, or with None to sit it out."""
         stored = self.begin(announcement)
         if isinstance(stored, Update):
             return stored
         return self.finish(self.train(announcement)) if stored else None
 
     def begin(self, announcement: Announcement) -> Update | bool:
-        """Coin and charge. True: train now. False: sit out. An update: it was finished before."""
+        """Draw the coin and charge the round.
+
+        Returns:
+            True to train now, False to sit the round out, or the update if the round was finished before.
+        """
         run = self._admitted()
         self._require_planned(run, announcement)
         number = announcement.round
         probability = run.plan.public.schedule.participation
         coin = run.randomness.child("round", number, "coin")
+        # The account draws the coin inside the transaction that charges the round: never one without the other.
         charge = self.account.charge(run.name, number, lambda: coin.coin(probability or 0.0))
         if charge.is_new:
             run.accountant.charge(number)
             if charge.joined:
-                run.open[number] = announcement.digest()
+                run.untrained[number] = announcement.digest()
             return charge.joined
+        # Charged before: the stored update goes out again, or the round is sat out. Training it again would be a second
+        # release, which was never charged.
         payload = self.account.stored(run.name, number)
         return False if payload is None else Update.from_bytes(self.name, payload)
 
     def train(self, announcement: Announcement, in_time: Callable[[], bool] = lambda: True) -> TrainedRound:
-        """The noisy local steps of a round that `begin` said to train: once, on the model of its announcement.
+        """Run the noisy local steps of a round for which `begin` returned True: once, on the announced model.
 
-        Before every step `in_time` is asked; if it says no, `TooLate` is raised and the round sits out.
+        If `in_time` returns False before a step, `TooLate` is raised and the round is sat out.
         """
         self.claim(announcement)
         return self.compute(announcement, in_time=in_time)
 
     def claim(self, announcement: Announcement) -> None:
-        """Take the right to train a round that `begin` opened; there is one, and only for the announced model."""
+        """Claim the right to train a round for which `begin` returned True: once, and only on the announced model."""
         run = self._admitted()
         self._require_planned(run, announcement)
-        if run.open.get(announcement.round) != announcement.digest():
+        if run.untrained.get(announcement.round) != announcement.digest():
             raise PrivacyRefusal(
                 f"silo {self.name}: round {announcement.round} is not waiting to be trained on this model: it was not "
                 "charged and joined here, or was trained already; nothing was released"
             )
-        del run.open[announcement.round]
-        run.training.add(announcement.round)
+        del run.untrained[announcement.round]
+        run.in_training.add(announcement.round)
 
     def compute(
         self,
@@ -263,10 +275,10 @@ class Silo:
         withdrawn: Sequence[int] | NDArray[np.int64] = (),
         in_time: Callable[[], bool] = lambda: True,
     ) -> TrainedRound:
-        """The work of a claimed round; it changes no account, so a forked worker may do it.
+        """Train a claimed round. This changes no account, so a forked worker may do it.
 
-        `withdrawn` are records not to draw, in addition to those that the account knows of: the copy of the account in
-        a forked worker does not hear of later withdrawals.
+        `withdrawn` are records not to draw in addition to those that the account knows of: the copy of the account in a
+        forked worker does not see later withdrawals.
         """
         run = self._admitted()
         training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
@@ -274,42 +286,49 @@ class Silo:
 
         def switched_off() -> NDArray[np.int64]:
             if not in_time():
-                raise TooLate(f"silo {self.name}: round {announcement.round} was not done in time; it sits out")
+                raise TooLate(f"silo {self.name}: round {announcement.round} did not finish in time; it is sat out")
             return np.concatenate([self.account.switched_off(), also])
 
         change, draws = training.run(self.records, announcement, switched_off)
         return TrainedRound(Update(self.name, announcement.round, change), draws)
 
     def finish(self, trained: TrainedRound) -> Update:
-        """Store the update of a claimed round; from here on it may be sent."""
+        """Store the update of a claimed round. Only then may it be sent."""
         run, update = self._admitted(), trained.update
-        if update.silo != self.name or update.round not in run.training:
+        if update.silo != self.name or update.round not in run.in_training:
             raise PrivacyRefusal(
-                f"silo {self.name}: an update of silo {update.silo} for round {update.round} is not one that this silo "
-                "was training; nothing was released"
+                f"silo {self.name}: the update of silo {update.silo} for round {update.round} is not one that this "
+                "silo was training; nothing was released"
             )
-        self._require_fitting("an update", update.change, run.kernel.model.values)
-        run.training.discard(update.round)
+        self._require_fitting("the update", update.change, run.kernel.model.values)
+        run.in_training.discard(update.round)
+        # Stored before it is returned: once the bytes may have left, every later answer must repeat exactly them.
         self.account.store(self._admitted().name, update.round, update.to_bytes())
         return update
 
     def _require_honest(self, plan: SiloPlan, public: PublicPlan) -> None:
-        """Refuse what a planner made if it is for other settings or records, or promises a lower cost than is true.
+        """Refuse a plan that is for other settings or records, or that states less than its true cost.
 
-        In simulations a method may promise less than it costs: comparing that is what they are for.
+        In simulations a method may state less than it costs, because they serve to compare such methods.
         """
         if plan.public.fingerprint != public.fingerprint or not plan.ids.equals(self.budgets.ids):
-            raise PrivacyRefusal(f"silo {self.name}: the planner made a plan for other settings or other records")
+            raise PrivacyRefusal(
+                f"silo {self.name}: the planner returned a plan for other settings or other records; it must plan the "
+                "public plan and the ids that it is given"
+            )
         if self.account.is_simulation:
             return
         for rounds in np.unique(plan.active_rounds[plan.q > 0.0]):
             rows = (plan.active_rounds == rounds) & (plan.q > 0.0)
             price = public.curve.after(int(rounds)).epsilon(plan.q[rows])
             if (plan.cost[rows] < price * (1.0 - _SAME_PRICE)).any():
-                raise PrivacyRefusal(f"silo {self.name}: the planner states lower costs than its probabilities have")
+                raise PrivacyRefusal(
+                    f"silo {self.name}: the planner states lower costs than its probabilities have; use a planner that "
+                    "keeps its promise, such as assign_allowed"
+                )
 
     def _resumed(self, run: str, public: PublicPlan) -> SiloPlan:
-        """The plan that this run was admitted with, if it is the same run."""
+        """Return the plan that this run was admitted with; refused if the public plan has changed."""
         allowed = self.budgets.per_record(self.policy.lifetime_delta)
         plan = self.account.resume(run, self.budgets.ids, allowed)
         if plan.public.fingerprint != public.fingerprint:
@@ -336,52 +355,52 @@ class Silo:
         plan, rounds = run.plan.public.fingerprint, run.plan.public.schedule.rounds
         if announcement.run != run.name or announcement.plan != plan:
             raise PrivacyRefusal(
-                f"silo {self.name}: asked for run {announcement.run!r} and plan {announcement.plan[:12]}…, admitted is "
-                f"run {run.name!r} and plan {plan[:12]}…; nothing was released",
+                f"silo {self.name}: asked for run {announcement.run!r} and plan {announcement.plan[:12]}…, but run "
+                f"{run.name!r} and plan {plan[:12]}… are admitted; nothing was released",
                 Reason.RUN if announcement.run != run.name else Reason.PLAN,
             )
         if not 1 <= announcement.round <= rounds:
             raise PrivacyRefusal(
-                f"silo {self.name}: round {announcement.round} of run {run.name!r} is not one of the {rounds}; nothing "
-                "was released",
+                f"silo {self.name}: round {announcement.round} of run {run.name!r} is not one of its {rounds} rounds; "
+                "nothing was released",
                 Reason.ROUND,
             )
-        for name, given in (("values", announcement.values), ("correction", announcement.correction)):
+        for name, given in (("the announced model", announcement.values), ("the correction", announcement.correction)):
             if given is not None:
                 self._require_fitting(name, given, run.kernel.model.values)
 
     def _require_fitting(self, name: str, given: Tensor, own: Tensor) -> None:
         if given.shape != own.shape or given.dtype != own.dtype:
             raise PrivacyRefusal(
-                f"silo {self.name}: the server sent {name} of {given.dtype} and shape {tuple(given.shape)}, the model "
-                f"has {own.dtype} and {tuple(own.shape)}; nothing was released",
+                f"silo {self.name}: {name} has type {given.dtype} and shape {tuple(given.shape)}, but this silo's "
+                f"model has type {own.dtype} and shape {tuple(own.shape)}; nothing was released",
                 Reason.SHAPE,
             )
         if not bool(given.isfinite().all()):
             raise PrivacyRefusal(
-                f"silo {self.name}: the server sent {name} that are not finite; nothing was released", Reason.VALUES
+                f"silo {self.name}: {name} has numbers that are not finite; nothing was released", Reason.VALUES
             )
 
     def _admitted(self) -> _Run:
         if self._run is None:
-            raise PrivacyRefusal(f"silo {self.name}: no run was admitted", Reason.RUN)
+            raise PrivacyRefusal(f"silo {self.name}: no run was admitted; call admit first", Reason.RUN)
         return self._run
 
 
 def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ...] | None:
-    """Exactly k of the T rounds, every choice equally likely; None where each round has its own coin."""
+    """Draw exactly k of the T rounds, every choice equally likely; None if each round has its own coin."""
     wanted, rounds = public.schedule.participations, public.schedule.rounds
     if wanted is None:
         return None
     numbers = list(range(1, rounds + 1))
-    for place in range(wanted):  # the first k places of a random order
+    for place in range(wanted):  # Fisher–Yates: the first k places of a random permutation
         other = place + int(randomness.integers(rounds - place, 1)[0])
         numbers[place], numbers[other] = numbers[other], numbers[place]
     return tuple(sorted(numbers[:wanted]))
 
 
 def _matched(name: str, records: Records, budgets: BudgetTable, ids: Sequence[str] | None) -> BudgetTable:
-    """The budgets in the order of the records, one for each."""
+    """Return the budgets in the order of the records, one for each."""
     if ids is None:
         if len(budgets) != len(records):
             raise PlanError(

@@ -1,7 +1,7 @@
-"""The in-process simulator: the server and all silos on one machine, the same `Silo` that deployment uses.
+"""The simulator: the server and all silos on one machine, with the same `Silo` that the deployment uses.
 
-A simulation is seeded: on the CPU it repeats bit for bit on one machine and torch build, whatever the number of
-workers; on a GPU (`rpdp.federation.devices`) up to rounding. It protects nobody.
+A simulation is seeded. On the CPU it repeats bit for bit on one machine and torch build, whatever the number of
+workers; on a GPU (`rpdp.federation.devices`) it repeats up to rounding. It protects nobody.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def require_participants(plans: Sequence[SiloPlan], method: str) -> None:
-    """Refuse a run of pure noise: nobody can pay for a draw, and free draws (within δ) would not fill a batch."""
+    """Refuse a run of pure noise, in which no record can pay for a draw and free draws (within δ) fill no batch."""
     if any(bool((plan.cost > 0.0).any()) or plan.expected_batch >= 1.0 for plan in plans):
         return
     short = sum(int((plan.status == Status.DELTA_TOO_SMALL).sum()) for plan in plans)
@@ -42,7 +42,7 @@ def require_participants(plans: Sequence[SiloPlan], method: str) -> None:
         else f"all {total:,} budgets are below what {public.schedule.describe()} at σ = {public.noise_multiplier:.4g} "
         "cost: use fewer rounds or local steps, more noise, or a lower level"
     )
-    raise PrivacyRefusal(f"method {method}: no record could take part, nothing was released; {why}")
+    raise PrivacyRefusal(f"method {method}: no record could take part, and nothing was released; {why}")
 
 
 def simulate(
@@ -58,20 +58,20 @@ def simulate(
     on_round: Callable[[RoundLog], None] | None = None,
     checkpoint: str | Path | None = None,
 ) -> RunResult:
-    """Run the whole federation here. **A simulation**: seeded, so nothing is protected.
+    """Run the whole federation in this process. **A simulation**: it is seeded, so nothing is protected.
 
     Args:
-        model: Where training starts; it is not changed.
-        loss: From output and targets to one value per record.
-        silos: With accounts for simulations (the default), all on one device.
+        model: The model to start from; it is not changed.
+        loss: Maps outputs and targets to one value per record.
+        silos: Silos with accounts for simulations (the default), all on one device.
         public: The plan that every silo is asked to admit.
         seed: Fixes coins, draws and noise.
-        evaluation: Public test records; without it no accuracy is measured.
-        method: A name for reports.
-        workers: Processes to train in; by default one per core, one for tiny models. Does not change the result. On a
-            GPU there is one.
-        on_round: Called after every round, for progress.
-        checkpoint: A directory; the state is kept there after every round, and found again if the run was interrupted.
+        evaluation: Public test records; without them no accuracy is measured.
+        method: The name of the method in reports.
+        workers: The number of processes that train; by default one per core, and one for tiny models or on a GPU. It
+            does not change the result.
+        on_round: Called after every round.
+        checkpoint: A directory for the state after every round; an interrupted run continues from it.
     """
     require_distinct(silos)
     if workers is not None:

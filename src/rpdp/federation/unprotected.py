@@ -1,4 +1,4 @@
-"""Training without protection: local steps of plain SGD, the upper end of a comparison. In simulations only."""
+"""Training without protection: local steps of plain SGD, as the upper limit in comparisons. For simulations only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def mean_gradient(model: FlatModel, loss: PerRecordLoss, batch: Records, normaliser: float) -> Tensor:
-    """The sum of the records' gradients over a constant: no clipping, no noise."""
+    """Return the sum of the records' gradients divided by a constant, without clipping and noise."""
     if len(batch) == 0:
         return torch.zeros_like(model.values.data)
     output = model.module(*[model.prepare(tensor) for tensor in batch.inputs])
@@ -47,7 +47,7 @@ class UnprotectedSilo(Silo):
     def admit(
         self, run: str, public: PublicPlan, module: nn.Module, loss: PerRecordLoss, randomness: Randomness
     ) -> SiloPlan:
-        """As `Silo.admit`, in simulations only."""
+        """Admit a run as `Silo.admit` does, in simulations only."""
         if not (self.account.is_simulation and randomness.is_simulation):
-            raise PrivacyRefusal(f"silo {self.name}: method privacy_free is for simulations only")
+            raise PrivacyRefusal(f"silo {self.name}: method privacy_free is for simulations only; use method rpdp")
         return super().admit(run, public, module, loss, randomness)

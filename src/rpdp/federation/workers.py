@@ -1,8 +1,8 @@
-"""Worker processes for the simulator: each holds all silos, trains one at a time with one thread.
+"""Worker processes for the simulator: each holds all silos and trains one at a time with one thread.
 
-Workers are forked after admission, so they see records and models without a copy, and anybody's model and loss can be
-used without pickling. With one worker everything runs in this process, with the same bits: each job depends on its
-arguments and keyed random streams only.
+Workers are forked after admission, so they see records and models without a copy, and any model and loss can be used
+without pickling. With one worker everything runs in this process, with bit-identical results: each job depends only on
+its arguments and on keyed random streams.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ if TYPE_CHECKING:
 
 
 def _ignore(index: int, result: Any) -> None:
-    """Nothing to do with a single result."""
+    """Ignore a single result."""
 
 
 class Pool(Protocol):
-    """Runs named jobs."""
+    """A pool that runs named jobs."""
 
     def map(
         self, name: str, arguments: Sequence[tuple[Any, ...]], on_result: Callable[[int, Any], None] = _ignore
     ) -> list[Any]:
-        """The results of one job for each tuple of arguments, in order; `on_result` is told each when it is there."""
+        """Run one job for each tuple of arguments and return the results in order.
+
+        `on_result` is called with the index and the result of each job as soon as it finishes.
+        """
         ...
 
     def close(self) -> None:
@@ -47,11 +50,11 @@ class Pool(Protocol):
 
 
 class WorkerError(RpdpError):
-    """A worker process ended or failed in a way that is not about the input."""
+    """A worker process died, or failed in a way that the input does not explain."""
 
 
 class InProcess:
-    """No worker: jobs run here, one after the other; the caller sees to one thread, as in a worker."""
+    """A pool without workers: jobs run in this process in turn. The caller sets one thread, as a worker does."""
 
     def __init__(self, jobs: dict[str, Job]) -> None:
         self._jobs = jobs
@@ -67,11 +70,11 @@ class InProcess:
         return results
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there are no workers to stop."""
 
 
 class Forked:
-    """Forked workers; a job goes to whichever is free."""
+    """A pool of forked workers; each job goes to the next free worker."""
 
     def __init__(self, jobs: dict[str, Job], workers: int) -> None:
         context = fork_context()
@@ -114,7 +117,7 @@ class Forked:
     def _hand_out(self, link: Connection, name: str, waiting: deque[Any], busy: dict[Connection, int]) -> None:
         if waiting:
             index, arguments = waiting.popleft()
-            with suppress(OSError):  # a worker that has died is noticed when its answer is read
+            with suppress(OSError):  # a dead worker is noticed when its answer is read
                 link.send((name, arguments))
             busy[link] = index
 
@@ -123,12 +126,12 @@ class Forked:
             good, value = link.recv()
         except (EOFError, OSError):
             return False, WorkerError(
-                "a worker process died (out of memory?); nothing of its round was released. Use fewer workers"
+                "a worker process died, perhaps out of memory; nothing of its round was released. Use fewer workers"
             )
         return bool(good), value
 
     def close(self) -> None:
-        """Close the links; workers end by themselves, or are ended after a moment."""
+        """Close the connections. Workers then end by themselves, or are terminated after two seconds."""
         for link in self._links:
             link.close()
         for process in self._processes:
@@ -139,14 +142,14 @@ class Forked:
 
 
 def make_pool(jobs: dict[str, Job], workers: int) -> Pool:
-    """A pool of so many workers; one means this process."""
+    """Return a pool of `workers` workers; one means this process."""
     return Forked(jobs, workers) if workers > 1 else InProcess(jobs)
 
 
 def run_jobs(jobs: Sequence[Callable[[], None]], workers: int, on_done: Callable[[int], None]) -> None:
-    """Run all jobs, a few at a time; the first error ends the rest and is raised here.
+    """Run all jobs, a few at a time. The first error stops the rest and is raised here.
 
-    A job leaves its result in files. With one worker jobs run in this process, one after the other.
+    A job leaves its result in files. With one worker, jobs run in this process in turn.
     """
     count = min(workers, len(jobs)) if hasattr(os, "fork") else 1
     pool = make_pool({"job": lambda index: jobs[index]()}, count)
@@ -157,25 +160,28 @@ def run_jobs(jobs: Sequence[Callable[[], None]], workers: int, on_done: Callable
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def default_workers(parameters: int, silos: int) -> int:
-    """As many as there are cores and silos; one for tiny models, and where forking after CUDA would fail."""
+    """Return the smaller number of cores and silos; one for tiny models, and where forking after CUDA would fail."""
     if parameters < 2_000 or torch.cuda.is_available() or not hasattr(os, "fork"):
         return 1
     return max(1, min(silos, cores()))
 
 
 def fork_context() -> multiprocessing.context.ForkContext:
-    """Processes by fork, after loading what every optimiser loads at its first step: once, not in each process."""
+    """Return the context for forked processes.
+
+    It first loads what every optimiser loads at its first step, so that this happens once and not in each process.
+    """
     import_module("torch._dynamo")
     return multiprocessing.get_context("fork")
 
 
 def start_process(process: ForkProcess) -> None:
-    """Start a process with Ctrl-C held back: raised inside the machinery of a fork it would be lost."""
+    """Start a process with Ctrl-C blocked, because an interrupt raised during a fork would be lost."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
@@ -185,7 +191,7 @@ def start_process(process: ForkProcess) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One intra-op thread, so that sums have the same order everywhere."""
+    """Use one intra-op thread, so that sums are computed in the same order everywhere."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -195,8 +201,9 @@ def one_thread() -> Iterator[None]:
 
 
 def _serve(link: Connection, others: list[Connection], jobs: dict[str, Job]) -> None:
-    """A worker's life: jobs until the other end closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
+    """Run jobs in a worker until the other end closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    # Close inherited ends of other connections; otherwise their workers would not notice that the parent has gone.
     for other in others:
         other.close()
     torch.set_num_threads(1)

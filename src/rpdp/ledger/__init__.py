@@ -1,6 +1,6 @@
-"""The accounts of a silo's records: what is reserved, charged and left.
+"""The accounts of a silo's records: what is reserved, what is charged and what is left.
 
-`Ledger` and what belongs to it load on first use: they need apsw and cryptography, simulations do not.
+`Ledger` and its companions load on first use. They need apsw and cryptography; simulations do not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The paper's per-record budget accountant, made non-adaptive: who may still be drawn, and what was spent so far.
 
-Its pre-check and its charge cost the same whatever the number of records: the plan has fixed for each record the
-rounds 1 … t_j it is active in (privacy.md, section 6), so a round is charged by counting it. What a record has spent
-after r announced rounds is computed when somebody asks.
+The check and the charge take the same time for any number of records. The plan fixes the rounds 1 … t_j in which each
+record is active (privacy.md, section 6), so charging a round means counting it. What a record has spent after r
+announced rounds is computed only on request.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class BudgetAccountant:
-    """For every record of a plan: budget, cost so far, rounds left.
+    """The cost so far and the rounds left of every record of a plan.
 
-    With `certified` probabilities nobody runs out before the last round; with `scf` a record may be active in its first
-    t_j rounds only.
+    With `certified` probabilities no record runs out before the last round. With `scf` a record may be active in its
+    first t_j rounds only.
     """
 
     def __init__(self, plan: SiloPlan) -> None:
@@ -35,15 +35,15 @@ class BudgetAccountant:
         self._last_in = dict(zip(ends.tolist(), np.split(order, starts[1:]), strict=True))
 
     def check(self, number: int) -> None:
-        """The check before a round: it is the next or a later one, and was planned."""
+        """Refuse a round unless it was planned and comes after every charged round."""
         rounds = self.plan.public.schedule.rounds
         if not self.announced < number <= rounds:
             raise PrivacyRefusal(
-                f"round {number} cannot be charged: {self.announced} of {rounds} rounds are; each is charged once"
+                f"round {number} cannot be charged: {self.announced} of {rounds} rounds are charged, each only once"
             )
 
     def charge(self, number: int) -> NDArray[np.int64]:
-        """Charge all rounds up to `number`; the positions of records that took their last turn before it."""
+        """Charge all rounds up to `number`; return the positions of records whose last active round came before it."""
         self.check(number)
         ended = [self._last_in.get(end) for end in range(self.announced, number)]
         self.announced = number
@@ -52,11 +52,11 @@ class BudgetAccountant:
 
     @property
     def rounds_left(self) -> NDArray[np.int32]:
-        """For each record, the announced rounds in which it is still active."""
+        """For each record, how many rounds it is still active in."""
         return np.maximum(self.plan.active_rounds - self.announced, 0).astype(np.int32)
 
     def spent(self) -> NDArray[np.float64]:
-        """The cost of each record so far: of the announced rounds in which it was active."""
+        """Return the cost of each record so far, from the announced rounds in which it was active."""
         turns = np.minimum(self.plan.active_rounds, self.announced)
         cost = np.zeros(len(self.plan))
         for count in np.unique(turns[turns > 0]):

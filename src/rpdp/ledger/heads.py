@@ -1,7 +1,7 @@
-"""The newest public head of every silo's ledger, as the server keeps it: one small file, replaced as a whole.
+"""The server's copy of the latest public head of every silo's ledger: one small file, replaced as a whole.
 
-A ledger that is older than the head kept here was rolled back and would forget charges; it is refused. Heads are kept
-by the silo's name, so that a silo cannot come back with a new, empty ledger either.
+A ledger older than the head kept here was rolled back and would forget charges, so it is refused. Heads are kept by the
+silo's name, so a silo cannot return with a new, empty ledger either.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError, PrivacyRefusal
@@ -16,7 +17,6 @@ from rpdp.ledger.store.chain import PublicHead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from rpdp.ledger.ledger import Ledger
 
@@ -24,8 +24,9 @@ FORMAT = "rpdp-heads/1"
 NAME = "heads.json"
 
 
-def read_heads(path: Path) -> dict[str, PublicHead]:
-    """The heads in a file, by silo; none if there is no file yet."""
+def read_heads(path: str | Path) -> dict[str, PublicHead]:
+    """Return the heads in a file by silo; an empty dictionary if there is no file yet."""
+    path = Path(path)
     if not path.exists():
         return {}
     try:
@@ -34,11 +35,12 @@ def read_heads(path: Path) -> dict[str, PublicHead]:
             raise ValueError(f"its format is {values['format']!r}, not {FORMAT!r}")
         return {str(silo): PublicHead.from_json(json.dumps(head)) for silo, head in values["heads"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: damaged heads of ledgers ({error}); put back the newest copy of it") from None
+        raise InputError(f"{path}: the file of ledger heads is damaged ({error}); restore its latest copy") from None
 
 
-def write_heads(path: Path, heads: Mapping[str, PublicHead]) -> None:
-    """Replace the heads of these silos, keep the others; on the disk when it returns."""
+def write_heads(path: str | Path, heads: Mapping[str, PublicHead]) -> None:
+    """Replace the heads of these silos and keep the others. The file is on disk when this returns."""
+    path = Path(path)
     together = {**read_heads(path), **heads}
     text = json.dumps({"format": FORMAT, "heads": {silo: asdict(head) for silo, head in sorted(together.items())}})
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,8 +57,8 @@ def write_heads(path: Path, heads: Mapping[str, PublicHead]) -> None:
         os.close(folder)
 
 
-def require_heads(path: Path, ledgers: Mapping[str, Ledger]) -> None:
-    """Refuse a ledger that is older than, or another than, the one that the server knows."""
+def require_heads(path: str | Path, ledgers: Mapping[str, Ledger]) -> None:
+    """Refuse a ledger that is older than the state the server knows, or is a different ledger."""
     for silo, head in read_heads(path).items():
         if silo in ledgers:
             try:
@@ -65,9 +67,10 @@ def require_heads(path: Path, ledgers: Mapping[str, Ledger]) -> None:
                 raise PrivacyRefusal(f"silo {silo}: {error} (the server's heads are in {path})") from None
 
 
-def keep_heads(path: Path, ledgers: Mapping[str, Ledger]) -> None:
-    """The server keeps the newest head of every ledger, then each ledger keeps it as acknowledged."""
+def keep_heads(path: str | Path, ledgers: Mapping[str, Ledger]) -> None:
+    """Keep the current head of every ledger at the server, then record it in each ledger as acknowledged."""
     heads = {silo: ledger.public_head() for silo, ledger in ledgers.items()}
+    # The server's file first: a ledger must never claim an acknowledgement that the server does not have on disk.
     write_heads(path, heads)
     for silo, head in heads.items():
         ledgers[silo].acknowledge(head)

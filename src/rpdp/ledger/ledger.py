@@ -10,12 +10,12 @@ import numpy as np
 from rpdp.budgets import RecordBudgets
 from rpdp.errors import BudgetError, InputError
 from rpdp.ledger.account import Account, AccountStatus, Charge
-from rpdp.ledger.past_standing import standing_before
+from rpdp.ledger.balances import Balances
+from rpdp.ledger.past_balances import balances_before
 from rpdp.ledger.progress_callback import silent
-from rpdp.ledger.standing import Standing
 from rpdp.ledger.stewardship.pruning import prune
 from rpdp.ledger.stewardship.steward_actions import StewardActions
-from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.creation import create_files, new_records
 from rpdp.ledger.store.roster import ABSENT, Roster
 from rpdp.ledger.store.run_book import now
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
 
 class Ledger(StewardActions, Account):
-    """The `Account` that a hospital can answer for.
+    """A durable `Account`: every answer survives a crash.
 
-    Guarantee: when `reserve`, `charge` or `store` returns, what it did is on the disk; when it raises, nothing was
-    done, or it is found done when the ledger is opened again. A round's coin is drawn once and committed with its
+    Guarantee: when `reserve`, `charge` or `store` returns, its effect is on disk. When it raises, either nothing was
+    done, or the effect is there when the ledger is opened again. A round's coin is drawn once and committed with its
     charge. The reservations of a record never add up to more than the budget that was in force when they were made.
 
-    Positions (`switched_off`) are those of the run last reserved or resumed; before any, of the table last looked at.
+    Positions (`switched_off`) refer to the table of the run last reserved or resumed; before that, to the table last
+    passed to `create` or `left`.
 
     >>> import tempfile, rpdp
     >>> path = tempfile.mkdtemp() + "/ledger.db"
@@ -53,9 +54,9 @@ class Ledger(StewardActions, Account):
     array([1., 5.])
     """
 
-    _standing: Standing | None = None
+    _balances: Balances | None = None
     _is_bound = False
-    """Whether `_standing` is that of a run, which no look at another table may replace."""
+    """Whether `_balances` belongs to a run. If so, queries about another table must not replace it."""
 
     def _begin_writing(self) -> None:
         self._book_pending()
@@ -72,39 +73,39 @@ class Ledger(StewardActions, Account):
         steward: StewardPublicKey | None = None,
         progress: Progress = silent,
     ) -> Self:
-        """Make a ledger and open it as its writer.
+        """Create a ledger and open it as its writer.
 
         Args:
-            path: Where; nothing may be there.
+            path: The file to create; it must not exist.
             budgets: The records and their lifetime budgets.
-            kind: "production" or "simulation", for ever.
-            lifetime_delta: δ for records without one of their own, over all runs.
-            steward: Whose signature can raise budgets; without it nobody can, ever.
-            progress: Told how far the work is.
+            kind: "production" or "simulation". It cannot be changed later.
+            lifetime_delta: The δ over all runs for records without a δ of their own.
+            steward: The public key of the steward who may raise budgets. Without it, budgets can never be raised.
+            progress: Called as the work advances.
         """
         create_files(Path(path), budgets, kind=kind, lifetime_delta=lifetime_delta, steward=steward, progress=progress)
         ledger = cls(path, writable=True)
-        ledger.standing(budgets.ids)
+        ledger.balances(budgets.ids)
         return ledger
 
     @classmethod
     def open(cls, path: str | Path, *, acknowledged: PublicHead | None = None, vfs: str | None = None) -> Self:
-        """Open as the writer. Refused at once while another process is; refused if the file was rolled back.
+        """Open as the writer. Refused at once while another process is writing, or if the file was rolled back.
 
         Args:
             path: The ledger.
-            acknowledged: The newest head that the server has; a ledger older than it is refused.
-            vfs: Another file layer of SQLite, for fault injection.
+            acknowledged: The latest head that the server has; a ledger older than it is refused.
+            vfs: The name of another SQLite file layer, for fault injection in tests.
         """
         return cls(path, writable=True, acknowledged=acknowledged, vfs=vfs)
 
     @classmethod
     def read(cls, path: str | Path, *, key: str | Path | None = None) -> Self:
-        """Open for reading, also while another process writes. `key` says where the key is, for a copy elsewhere."""
+        """Open for reading, even while another process writes. `key` is the path of the key if it is elsewhere."""
         return cls(path, writable=False, key=key)
 
     def close(self) -> None:
-        """Clear the inbox of what is booked, give the file back."""
+        """Remove booked actions from the inbox and close the file."""
         with self._turn:
             try:
                 if self.is_writer:
@@ -115,113 +116,115 @@ class Ledger(StewardActions, Account):
     # The account of a silo
 
     def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
-        """What is left of the smaller of each record's budget in force here and its budget in the table."""
+        """Return what is left of the smaller of each record's budget in force and its budget in the table."""
         with self._turn:
             if self.is_writer:
                 self._book_pending()
-            return self.standing(budgets.ids).left(budgets.per_record(lifetime_delta))
+            return self.balances(budgets.ids).left(budgets.per_record(lifetime_delta))
 
     def reserve(
         self, run: str, plan: SiloPlan, rounds_to_join: tuple[int, ...] | None, progress: Progress = silent
     ) -> None:
-        """Book the whole plan, in one transaction.
+        """Book the whole plan in one transaction.
 
-        Steward actions that arrive between `left` and here are booked after it: they hold from the first step on, and
-        admission does not depend on them.
+        Steward actions that arrive after `left` are booked after the reservation. They apply from the first local step
+        on, and admission does not depend on them.
         """
         with self._turn:
-            standing = self._bound(plan.ids)
+            balances = self._bind(plan.ids)
             with self._writing():
-                points.reached("reserve: begun")
-                self.runs.reserve(run, plan, rounds_to_join, standing, progress)
-            points.reached("reserve: committed")
-            standing.book(plan)
-            self._noted()
+                crash_points.reached("reserve: begun")
+                self.runs.reserve(run, plan, rounds_to_join, balances, progress)
+            crash_points.reached("reserve: committed")
+            balances.book(plan)  # only after the commit: a failed transaction must not change the balances
+            self._note_head()
             self.database.shorten_log()
 
     def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
-        """Charge a round, with its coin, in one transaction; asked again, the same answer."""
+        """Charge a round together with its coin in one transaction. A repeated call returns the same answer."""
         with self._turn:
             answered = self.runs.answered(run, number)
             if answered is not None:
                 return answered
             pending = self.pending()
+            # Coin and charge are committed together: after a crash either both are known or neither, so no outcome is
+            # ever replaced by a second coin. Pending steward actions are booked along with them.
             with self._writing():
-                points.reached("charge: begun")
+                crash_points.reached("charge: begun")
                 self._action_book.book(pending)
                 charge = self.runs.charge(run, number, coin)
-            points.reached("charge: committed")
-            self._booked(pending)
-            self._noted()
-            points.reached("charge: head noted")
+            crash_points.reached("charge: committed")
+            self._after_booking(pending)
+            self._note_head()
+            crash_points.reached("charge: head noted")
             return charge
 
     def store(self, run: str, number: int, payload: bytes) -> None:
-        """Put a finished update into the outbox, in one transaction."""
+        """Put a finished update into the outbox in one transaction."""
         with self._turn:
             with self._writing():
-                points.reached("store: begun")
+                crash_points.reached("store: begun")
                 self.runs.store(run, number, payload)
-            points.reached("store: committed")
-            self._noted()
+            crash_points.reached("store: committed")
+            self._note_head()
 
     def stored(self, run: str, number: int) -> bytes | None:
-        """The update of a round, if it was finished."""
+        """Return the update of a round if it was finished and not removed since."""
         with self._turn:
             return self.runs.stored(run, number)
 
     def switched_off(self) -> NDArray[np.int64]:
-        """Positions of records that must not be drawn any more; hears of steward actions at once."""
-        if self._standing is None:
-            raise InputError("positions are those of a table: call left() with the silo's budgets first")
-        return self._standing.off(self.pending())
+        """Return the positions of records that must no longer be drawn, including pending steward actions."""
+        if self._balances is None:
+            raise InputError("positions refer to a budget table: call left() with the silo's budgets first")
+        return self._balances.switched_off(self.pending())
 
     def status(self) -> AccountStatus:
-        """All runs."""
+        """Return the status of all runs."""
         with self.reading():
             return AccountStatus(self.is_simulation, len(self.records), self.runs.status())
 
     def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
-        """The silo plan that was reserved for a run, in the order of these ids, to go on with it after a restart."""
+        """Return the plan reserved for a run, in the order of these ids, to continue the run after a restart."""
         with self._turn:
-            now_in_force = self._bound(ids)
-            before = standing_before(self, self.runs.admission(run), now_in_force)
+            current = self._bind(ids)
+            before = balances_before(self, self.runs.admission(run), current)
             left = before.left(allowed or RecordBudgets(before.epsilon, before.delta))
-            return self.runs.plan(run, ids, now_in_force.places, left)
+            return self.runs.plan(run, ids, current.places, left)
 
-    def _bound(self, ids: pa.ChunkedArray) -> Standing:
-        """The standing of the records of a run, which positions refer to from now on."""
+    def _bind(self, ids: pa.ChunkedArray) -> Balances:
+        """Return the balances of a run's records; positions refer to them from now on."""
         self._is_bound = False
-        standing = self.standing(ids)
+        balances = self.balances(ids)
         self._is_bound = self.is_writer
-        return standing
+        return balances
 
-    def standing(self, ids: pa.ChunkedArray) -> Standing:
-        """Where the records of a table stand; all of them must be known."""
-        if self.is_writer and self._standing is not None and self._standing.roster.is_of(ids):
-            return self._standing
+    def balances(self, ids: pa.ChunkedArray) -> Balances:
+        """Return the balances of a table's records, all of which must be in the ledger."""
+        if self.is_writer and self._balances is not None and self._balances.roster.is_of(ids):
+            return self._balances
         roster = Roster(self.key.records(ids), ids)
         with self.reading():
             places = self.records.places(roster)
             if int((places != ABSENT).sum()) != len(roster):
                 raise BudgetError(_unknown(ids, places, len(self.records)))
             actions = self.booked_actions() if self.is_writer else self.actions()
-            made = Standing(self.records, roster, places, actions)
+            made = Balances(self.records, roster, places, actions)
         if not self._is_bound:
-            self._standing = made
+            self._balances = made
         return made
 
     # Server and stewards
 
     def acknowledge(self, head: PublicHead) -> None:
-        """Keep a head that the server has acknowledged: from now on, an older ledger is refused."""
+        """Record a head that the server has acknowledged. From now on an older ledger is refused."""
         with self._turn:
             self._require_writer()
             self.chain.require(head, self.id)
-            self._noted(head)
+            self._note_head(head)
 
     def add(self, budgets: BudgetTable, progress: Progress = silent) -> int:
-        """Bring new records into the ledger; how many. None of them, nor their subjects, may be known already."""
+        """Add new records and return how many. Neither they nor their subjects may be in the ledger already."""
         with self._turn:
             new = new_records(self.key, budgets, self.lifetime_delta, progress)
             self._require_unknown(budgets, Roster(new.hashes), None if new.subjects is None else Roster(new.subjects))
@@ -229,24 +232,24 @@ class Ledger(StewardActions, Account):
                 facts = self.records.write(self.chain.seq + 1, new, progress)
                 self.chain.append("add", {"at": now(), "records": facts})
             self.records.reload()
-            if self._standing is not None:
-                self._standing.extend(len(budgets))
-            self._noted()
+            if self._balances is not None:
+                self._balances.extend(len(budgets))
+            self._note_head()
             self.database.shorten_log()
         return len(budgets)
 
     def prune(self, run: str | None = None, *, reason: str = "") -> list[Updates]:
-        """Remove the updates of a run, or of all runs whose rounds were all announced, in one transaction.
+        """Remove the updates of a run, or of every run whose rounds were all announced, in one transaction.
 
-        Releases stay in the chain; a round that is asked again is sat out.
+        The releases stay in the chain. A round that is announced again is sat out.
         """
         with self._turn:
             with self._writing():
-                points.reached("prune: begun")
+                crash_points.reached("prune: begun")
                 gone = prune(self.database, self.chain, self.runs, run, reason)
-            points.reached("prune: committed")
+            crash_points.reached("prune: committed")
             if gone:
-                self._noted()
+                self._note_head()
                 self.database.shrink()
         return gone
 
@@ -258,31 +261,32 @@ class Ledger(StewardActions, Account):
             known = known[known != ABSENT]
             if known.size:
                 raise BudgetError(
-                    f"record {budgets.ids[int(known[0])].as_py()!r} is in the ledger already; leave it out, its "
-                    "account stays. Its budget changes with `rpdp ledger lower` and `raise`"
+                    f"record {budgets.ids[int(known[0])].as_py()!r} is in the ledger already; leave it out of the "
+                    "table. Its account stays; `rpdp ledger lower` and `rpdp ledger raise` change its budget"
                 )
             held = self.records.subjects(chunk)
             if people is not None and held is not None and (people.find(held) != ABSENT).any():
+                # The subject's budget is divided among its records when they arrive; later records would add to it.
                 raise BudgetError(
-                    "a subject of these records has records in the ledger already, over which its budget is split; "
-                    "more records would stretch it. Lower the budgets of the old ones, and name a new subject"
+                    "a subject of these records has records in the ledger already. Its budget is divided among those, "
+                    "so more records would exceed it. Lower the budgets of the old records, and name a new subject"
                 )
 
     def _book_pending(self) -> None:
-        """Book what lies in the inbox."""
+        """Book the actions in the inbox."""
         pending = self.pending()
         if pending:
             with self._writing():
                 self._action_book.book(pending)
-                points.reached("actions: booked")
-            self._booked(pending)
-            self._noted()
+                crash_points.reached("actions: booked")
+            self._after_booking(pending)
+            self._note_head()
 
-    def _booked(self, actions: list[Action]) -> None:
-        """Actions are committed: they count from here on as booked."""
+    def _after_booking(self, actions: list[Action]) -> None:
+        """Treat these committed actions as booked from now on."""
         self._action_book.done(actions)
-        if self._standing is not None and actions:
-            self._standing.apply(actions)
+        if self._balances is not None and actions:
+            self._balances.apply(actions)
 
 
 def _unknown(ids: pa.ChunkedArray, places: NDArray[np.int32], records: int) -> str:
@@ -291,6 +295,6 @@ def _unknown(ids: pa.ChunkedArray, places: NDArray[np.int32], records: int) -> s
     missing = np.flatnonzero(~known)
     first = ids[int(missing[0])].as_py()
     return (
-        f"{missing.size:,} of {len(ids):,} records are not in the ledger of {records:,}, {first!r} first; add them "
-        "with `rpdp ledger add`"
+        f"{missing.size:,} of {len(ids):,} records are not in the ledger of {records:,} (the first is {first!r}); add "
+        "them with `rpdp ledger add`"
     )

@@ -1,4 +1,4 @@
-"""An opened ledger: what reader and writer share. Files, checks at opening, one consistent view, transactions."""
+"""What readers and writers of a ledger share: files, checks when opening, a consistent view, transactions."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class LedgerBase:
-    """The parts of a ledger, opened for reading or writing; see `Ledger`.
+    """The parts of a ledger that is open for reading or writing; see `Ledger`.
 
     Attributes:
-        id: Drawn at random when the ledger was created.
-        kind: "production" or "simulation", for ever.
-        created: When.
-        lifetime_delta: δ of records that came without one.
-        steward: Whose signature can raise budgets, or None.
+        id: A random id, drawn when the ledger was created.
+        kind: "production" or "simulation", fixed at creation.
+        created: The time of creation.
+        lifetime_delta: The δ of records that came without one.
+        steward: The public key of the steward who may raise budgets, or None.
     """
 
     def __init__(
@@ -77,11 +77,13 @@ class LedgerBase:
     def _start(self, acknowledged: PublicHead | None, *, writable: bool) -> None:
         try:
             with self.database.snapshot():
-                self._take_over()
+                self._load()
         except RpdpError:
             raise
         except (StopIteration, LookupError, ValueError, TypeError) as error:
-            raise PrivacyRefusal(f"{self.files.database} has no beginning ({error!r}); {DAMAGED}") from None
+            raise PrivacyRefusal(
+                f"{self.files.database}: its first event is missing or damaged ({error!r}); {DAMAGED}"
+            ) from None
         self.inbox = Inbox(self.files.inbox, self.id, self.steward, needed=writable)
         self._rollback_notes = RollbackNotes(self.files.rollback_notes, self.id)
         with self.database.snapshot():
@@ -91,8 +93,8 @@ class LedgerBase:
                 self.chain.require_end()
                 self._require_noted(self._rollback_notes, acknowledged)
 
-    def _take_over(self) -> None:
-        """What the file holds, first of all what was fixed for ever at creation."""
+    def _load(self) -> None:
+        """Load the file, starting with what was fixed at creation."""
         self.chain = Chain(self.database)
         facts = next(self.chain.events("create")).facts
         self.id = str(facts["ledger"])
@@ -107,16 +109,16 @@ class LedgerBase:
         self._action_book = ActionBook(self.database, self.chain, self.steward)
 
     def _begin_writing(self) -> None:
-        """What a writer does first."""
+        """Do what a writer does first; overridden by `Ledger`."""
 
-    def _require_noted(self, newest: RollbackNotes, acknowledged: PublicHead | None) -> None:
-        if not newest.exists and acknowledged is None:
+    def _require_noted(self, notes: RollbackNotes, acknowledged: PublicHead | None) -> None:
+        if not notes.exists and acknowledged is None:
             raise PrivacyRefusal(
-                f"{self.files.rollback_notes} is missing, so nobody can tell whether this ledger is the newest. Put it "
-                "back; if it is lost, open the ledger once with the head that the server has acknowledged"
+                f"{self.files.rollback_notes} is missing, so a rollback of this ledger could not be noticed. Put the "
+                "file back; if it is lost, open the ledger once with the head that the server has acknowledged"
             )
-        newest.require(self.chain, self.database)
-        newest.note(self.chain, acknowledged)
+        notes.require(self.chain, self.database)
+        notes.note(self.chain, acknowledged)
 
     @property
     def is_writer(self) -> bool:
@@ -124,7 +126,7 @@ class LedgerBase:
         return self._lock is not None
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._shut()
 
     def _shut(self) -> None:
@@ -167,7 +169,7 @@ class LedgerBase:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """One state of the ledger for all that is read in the block; a reader sees the newest at its beginning."""
+        """Read one consistent state of the ledger inside the block; a reader sees the state at its start."""
         with self._turn, self.database.snapshot():
             if not self.is_writer:
                 self.chain.reload()
@@ -177,49 +179,49 @@ class LedgerBase:
             yield
 
     def explain(self, record: str) -> Explanation:
-        """The story of one record."""
+        """Explain one record: its budget, its runs, what is spent and what is left."""
         from rpdp.ledger.inspection.explanation import explanation_of
 
         with self.reading():
             return explanation_of(self, record)
 
     def overview(self, progress: Progress = silent) -> Overview:
-        """The ledger in numbers: kind, records, groups, runs."""
+        """Summarise the ledger: its kind, records, budget groups and runs."""
         from rpdp.ledger.inspection.overview import overview_of
 
         with self.reading():
             return overview_of(self, progress)
 
     def verify(self, progress: Progress = silent) -> Verification:
-        """Recompute everything from the raw events; every discrepancy is listed."""
+        """Recompute everything from the raw events and list every discrepancy."""
         from rpdp.ledger.inspection.verification import verify
 
         assert self._rollback_notes is not None
-        notes = self._rollback_notes.notes()
+        notes = self._rollback_notes.notes()  # before the events: a writer may note events that come after them
         with self.reading():
             return verify(self, notes, progress)
 
     def copy(self, path: str | Path) -> None:
-        """Write a consistent copy, also while a run goes on; without key and inbox, for an auditor."""
+        """Write a consistent copy for an auditor, without key and inbox. A run may be in progress."""
         target = Path(path)
         if target.exists():
-            raise InputError(f"{target} exists and is not overwritten; choose another name")
+            raise InputError(f"{target} already exists and is not overwritten; choose another name")
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self.database.copy_to(target)
 
     def public_head(self) -> PublicHead:
-        """The head of the public events: for the server to keep and countersign."""
+        """Return the head of the public events, for the server to keep and countersign."""
         with self.reading():
             return PublicHead(self.id, self.chain.public_count, self.chain.public_head.hex())
 
     @property
     def acknowledged(self) -> PublicHead | None:
-        """The newest head that a server has acknowledged, as it is kept beside the ledger."""
+        """The latest head that a server has acknowledged, as recorded beside the ledger."""
         assert self._rollback_notes is not None
         return self._rollback_notes.acknowledged()
 
     def require_newest(self, notes: list[dict[str, Any]]) -> None:
-        """Refuse a ledger that is older than a state noted beside it before it was read."""
+        """Refuse a ledger that is older than a state in `notes`, which were read before the ledger."""
         assert self._rollback_notes is not None
         self._rollback_notes.require(self.chain, self.database, notes)
 
@@ -228,26 +230,26 @@ class LedgerBase:
         """The key of the record hashes."""
         key = RecordKey.read(self._key_path)
         if key.check != self._key_check:
-            raise InputError(f"{self._key_path} is the key of another ledger")
+            raise InputError(f"{self._key_path} is the key of another ledger; give the key of {self.files.database}")
         return key
 
     def actions(self) -> list[Action]:
-        """All steward actions in force, booked or not, in their order."""
+        """Return all steward actions in force, booked or not, in order."""
         return [*self.booked_actions(), *self.pending()]
 
     def booked_actions(self, before: int | None = None) -> list[Action]:
-        """Steward actions that are in the chain, in their order: all, or those before an event."""
+        """Return the steward actions in the chain in order: all of them, or those before event `before`."""
         return self._action_book.actions(before)
 
     def pending(self) -> list[Action]:
-        """Steward actions that are in force and not booked yet."""
+        """Return the steward actions that are in force but not booked yet."""
         return self.inbox.pending(self._action_book.booked)
 
     # Writing
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """A transaction; when it is undone, what is known is read again."""
+        """Run a transaction; if it is rolled back, read the cached state from the file again."""
         self._require_writer()
         try:
             with self.database.transaction():
@@ -257,8 +259,8 @@ class LedgerBase:
             self.chain.reload()
             raise
 
-    def _noted(self, acknowledged: PublicHead | None = None) -> None:
-        """What was committed is the newest state from here on."""
+    def _note_head(self, acknowledged: PublicHead | None = None) -> None:
+        """Note the committed state beside the ledger: from now on an older one counts as rolled back."""
         assert self._rollback_notes is not None
         self._rollback_notes.note(self.chain, acknowledged)
 

@@ -1,4 +1,4 @@
-"""An account that lives as long as its process: for simulations, which promise nothing to anybody."""
+"""An account that lives as long as its process, for simulations, which protect nobody."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Run:
 
 
 class MemoryAccount(Account):
-    """The `Account` of a simulation. Withdrawals (`switch_off`) count from the next local step on."""
+    """The `Account` of a simulation. Withdrawals (`switch_off`) take effect from the next local step on."""
 
     is_simulation = True
 
@@ -45,7 +45,7 @@ class MemoryAccount(Account):
         self._off: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
-        """What is left of each record's (ε, δ)."""
+        """Return what is left of each record's (ε, δ)."""
         allowed = budgets.per_record(lifetime_delta)
         assert allowed.delta is not None
         epsilon = np.maximum(allowed.epsilon - self._epsilon, 0.0)
@@ -56,16 +56,21 @@ class MemoryAccount(Account):
     def reserve(self, run: str, plan: SiloPlan, rounds_to_join: tuple[int, ...] | None) -> None:
         """Book the whole plan."""
         if run in self._runs:
-            raise PrivacyRefusal(f"run {run!r} was admitted before; a run is reserved once")
+            raise PrivacyRefusal(
+                f"run {run!r} was admitted before; a run is reserved only once. Give a new run a new id"
+            )
         if len(plan) != len(self._epsilon):
-            raise PlanError(f"a plan for {len(plan):,} records and an account of {len(self._epsilon):,}")
+            raise PlanError(
+                f"the plan has {len(plan):,} records and the account has {len(self._epsilon):,}; make the plan from "
+                "the silo's own budget table"
+            )
         drawn = plan.q > 0.0
         self._epsilon += np.where(drawn, plan.cost, 0.0)
         self._delta += np.where(drawn, plan.public.delta, 0.0)
         self._runs[run] = _Run(plan, None if rounds_to_join is None else frozenset(rounds_to_join))
 
     def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
-        """The plan of an admitted run; the order of records cannot have changed within a process."""
+        """Return the plan of an admitted run. The order of records cannot change within a process."""
         return self._held(run).plan
 
     def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
@@ -76,6 +81,7 @@ class MemoryAccount(Account):
             raise PrivacyRefusal(
                 f"round {number} of run {run!r} is not one of the {schedule.rounds} that were admitted"
             )
+        # Rounds up to the last announced one are over, including those that were missed: no second coin for them.
         if number <= held.announced:
             return Charge(number, number in held.joined, is_new=False)
         joined = joins_round(schedule, number, len(held.joined), held.rounds_to_join, coin)
@@ -88,11 +94,11 @@ class MemoryAccount(Account):
         """Put a finished update into the outbox."""
         held = self._held(run)
         if number not in held.joined or number in held.outbox:
-            raise PrivacyRefusal(f"round {number} of run {run!r} was not joined, or its update is there already")
+            raise PrivacyRefusal(f"round {number} of run {run!r} was not joined, or its update is already stored")
         held.outbox[number] = payload
 
     def stored(self, run: str, number: int) -> bytes | None:
-        """The update of a round, if it was finished."""
+        """Return the update of a round if it was finished."""
         return self._held(run).outbox.get(number)
 
     def switch_off(self, positions: NDArray[np.int64]) -> None:
@@ -102,11 +108,11 @@ class MemoryAccount(Account):
         self._off = np.union1d(self._off, positions)
 
     def switched_off(self) -> NDArray[np.int64]:
-        """Positions of records that must not be drawn any more."""
+        """Return the positions of records that must no longer be drawn."""
         return self._off
 
     def status(self) -> AccountStatus:
-        """All runs."""
+        """Return the status of all runs."""
         runs = [
             RunStatus(
                 name,
@@ -122,5 +128,5 @@ class MemoryAccount(Account):
 
     def _held(self, run: str) -> _Run:
         if run not in self._runs:
-            raise PrivacyRefusal(f"run {run!r} was never admitted; there is nothing reserved for it")
+            raise PrivacyRefusal(f"run {run!r} was never admitted; nothing is reserved for it")
         return self._runs[run]

@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""Progress callbacks for work that takes a while."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with the name of the task, the amount done so far and the total amount."""
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""

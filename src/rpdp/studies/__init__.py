@@ -1,7 +1,7 @@
-"""Whole runs, described by a study file: built, trained, compared, examined before they start, stored and reported.
+"""Whole runs described by a study file: build, train, compare, examine before the start, store and report.
 
-    spec = StudyFile.read("run.toml")
-    train(spec, spec.settings("rpdp"), seed=1, directory=Path("runs/mine"))
+    spec = StudyFile.read("study.toml")
+    train(spec, spec.settings("rpdp"), seed=1, directory="runs/mine")
 
 Names load on first use (PEP 562): reading and checking a study file needs no torch.
 """

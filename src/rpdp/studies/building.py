@@ -1,7 +1,7 @@
-"""From a study file, a method and a seed to a federation that is ready to run: the same way for every method.
+"""Building a federation that is ready to run from a study file, a method and a seed, in the same way for every method.
 
-Public settings come from the file and from what it declares; real budgets and records stay in the silos. Nothing is
-released here, and everything that can be found wrong before the first round is.
+Public settings come from the file and what it declares; real budgets and records stay in the silos. Nothing is released
+here, and every mistake that can be found before the first round is found.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class PreparedRun:
 
     Attributes:
         spec: The study file.
-        settings: Of the method.
-        seed: Of the simulation; None for a real run.
+        settings: The settings of the method.
+        seed: The seed of a simulation; None for a real run.
         source: Data, loss and measure.
-        model: Where training starts.
-        silos: Ready to admit the plan.
-        public: The plan.
+        model: The model to start from.
+        silos: The silos, ready to admit the plan.
+        public: The public plan.
         evaluation: Test records, if there are any.
     """
 
@@ -63,7 +63,7 @@ class PreparedRun:
 
     @cached_property
     def plans(self) -> Mapping[str, SiloPlan]:
-        """What each silo would reserve if it admitted the plan now, or has reserved for this run. Sensitive."""
+        """The plan that each silo would reserve now, or has reserved for this run. Sensitive."""
         return {silo.name: silo.preview(self.spec.run.id or "", self.public) for silo in self.silos}
 
 
@@ -74,10 +74,10 @@ def build(
     ledgers: Mapping[str, Ledger] | None = None,
     device: str = "cpu",
 ) -> PreparedRun:
-    """Put a federation together, and refuse what cannot run.
+    """Build a federation, and refuse one that cannot run.
 
-    With ledgers it is a real run: no seed, no measure on the silos' own test records, and nothing that is refused here
-    depends on an account. `device` is where the silos train; the checks here run on the CPU.
+    With ledgers it is a real run: it has no seed, accuracy is not measured on the silos' own test records, and no
+    refusal here depends on an account. `device` is the device on which silos train; the checks here run on the CPU.
     """
     start = 0 if seed is None else seed
     source = load_source(spec, start)
@@ -102,16 +102,16 @@ def build(
 
 @lru_cache(maxsize=64)
 def noise_for(schedule: Schedule, epsilon: float, delta: float, accountant: Accountant) -> float:
-    """σ from the policy's ceiling."""
+    """Return the σ at which a record in every batch costs at most `epsilon`."""
     return calibrate_noise(schedule, epsilon=epsilon, delta=delta, accountant=accountant)
 
 
 def public_plan(spec: StudyFile, model: nn.Module, silos: Sequence[str]) -> PublicPlan:
-    """The plan of a study file for silos of which nothing is known but their names, as in a deployment."""
+    """Return the plan of a study file for silos known only by their names, as in a deployment."""
     if spec.budgets.records_per_silo is None:
         raise InputError(
             f"{spec.path}: budgets.records_per_silo is missing: declare the nominal number of records of a silo; the "
-            "real ones stay with the silos"
+            "real numbers stay with the silos"
         )
     require_private(model)
     base = _base_plan(spec, spec.settings("rpdp"), silos, [], model)
@@ -122,7 +122,7 @@ def public_plan(spec: StudyFile, model: nn.Module, silos: Sequence[str]) -> Publ
 def _base_plan(
     spec: StudyFile, settings: MethodSettings, silos: Sequence[str], notes: Sequence[str], model: nn.Module
 ) -> PublicPlan:
-    """The plan with everything but the normaliser, which each method has its own of."""
+    """Return the plan with everything but the normaliser, which each method sets itself."""
     privacy, schedule = spec.privacy, spec.public_schedule
     sigma = privacy.noise_multiplier
     if sigma is None:
@@ -152,7 +152,7 @@ def _weights(spec: StudyFile, silos: Sequence[str]) -> float | Mapping[str, floa
 
 
 def _method(spec: StudyFile, name: str) -> Method:
-    """The method; `privacy.estimator` is ours to choose in method rpdp only."""
+    """Return the method of this name. Only method rpdp uses `privacy.estimator`."""
     method = method_named(name)
     if name != "rpdp" or spec.privacy.estimator == "certified":
         return method
@@ -190,6 +190,6 @@ def _silo_class(method: Method) -> type[Silo]:
 
 
 def _policy(spec: StudyFile, public: PublicPlan) -> Policy:
-    """The silos' limits: those of the file, and this plan itself where it names none, which only a simulation may."""
+    """Return the limits of the file. Where it has none, this plan is the limit, which only simulations allow."""
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
     return replace(Policy.of(public), **given)

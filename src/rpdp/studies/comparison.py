@@ -1,7 +1,7 @@
-"""The same run by several methods over several seeds: same data, budgets, schedule and σ for all of them.
+"""Comparing several methods over several seeds, with the same data, budgets, schedule and σ for all of them.
 
-Finished cells (method, seed, settings) are kept in the output directory, so that an interrupted comparison goes on
-where it was, and a larger one makes use of a smaller one.
+Finished cells (method, seed, settings) are kept in the output directory, so that an interrupted comparison continues
+where it stopped, and a larger one reuses a smaller one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import shutil
 import statistics
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError
@@ -22,7 +23,6 @@ from rpdp.studies.run_reports import write_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from rpdp.federation import RunResult
     from rpdp.studies.building import PreparedRun
@@ -38,13 +38,13 @@ class MethodRow:
     """One method over all seeds.
 
     Attributes:
-        settings: What it was run with.
-        promise: What it promises, in a sentence.
-        accuracies: Of the final models on all test records together, a value per seed.
-        means_over_silos: The unweighted means of the silos' accuracies, a value per seed.
-        overdrawn: Records, over all silos and seeds, that a plan costs more than they allow.
-        records: Training records, over all silos and seeds.
-        seconds: A value per seed.
+        settings: The settings of the method.
+        promise: What the method promises, in one sentence.
+        accuracies: The accuracies of the final models on all test records together, one value per seed.
+        means_over_silos: The unweighted means of the silos' accuracies, one value per seed.
+        overdrawn: The number of records, over all silos and seeds, that a plan costs more than their budget.
+        records: The number of training records, over all silos and seeds.
+        seconds: The wall-clock time, one value per seed.
     """
 
     settings: MethodSettings
@@ -68,7 +68,7 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A finished comparison; `reused` of its runs were there already."""
+    """A finished comparison. `reused` is the number of its runs that had been finished before."""
 
     seeds: tuple[int, ...]
     rows: tuple[MethodRow, ...]
@@ -77,7 +77,7 @@ class Comparison:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float] | None:
-    """Mean and standard deviation (n − 1) of what was measured; 0 for a single value."""
+    """Return mean and standard deviation (n − 1; 0 for a single value); None if nothing was measured."""
     if not values:
         return None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
@@ -87,13 +87,14 @@ def compare(
     spec: StudyFile,
     chosen: Sequence[MethodSettings],
     seeds: Sequence[int],
-    directory: Path,
+    directory: str | Path,
     *,
     workers: int | None = None,
     force: bool = False,
     on_cell: Callable[[MethodRun, int, int], None] | None = None,
 ) -> Comparison:
-    """Run what is not there yet, then tabulate and report all of it."""
+    """Run the cells that have no result yet, then tabulate and report all of them."""
+    directory = Path(directory)
     if not chosen or not seeds:
         raise InputError("a comparison needs at least one method and one seed")
     spec.check_seeds(seeds)
@@ -122,12 +123,12 @@ def run_cells(
     keep_silos: bool = True,
     on_cell: Callable[[MethodRun, int, int], None] | None = None,
 ) -> None:
-    """Run every cell that has no result yet: tiny models side by side, others one after the other."""
+    """Run every cell that has no result yet: in parallel for tiny models, otherwise in turn."""
     spec.require_simulation()
     missing = [cell for cell, home in homes.items() if not is_finished(home)]
     if not missing:
         return
-    # Built once here, so that a wrong setting shows before any process is started.
+    # Build one here, so that a wrong setting is reported before any process is started.
     tiny = _is_tiny(build(spec, missing[0].settings, missing[0].seed))
     inside = 1 if tiny else workers
     beside = min(len(missing), workers or cores()) if tiny else 1
@@ -146,7 +147,7 @@ def run_cells(
 
 
 def _is_tiny(built: PreparedRun) -> bool:
-    """Whether several workers would only be in each other's way in one run of this model."""
+    """Return whether the model is so small that several workers in one run would not pay off."""
     parameters = sum(value.numel() for value in built.model.parameters() if value.requires_grad)
     return default_workers(parameters, len(built.silos)) == 1
 
@@ -170,7 +171,7 @@ def _row(settings: MethodSettings, runs: Sequence[RunResult]) -> MethodRow:
 
 
 def table_json(compared: Comparison) -> dict[str, Any]:
-    """The comparison for machines."""
+    """Return the comparison as JSON values."""
     methods = [
         {
             **asdict(row),

@@ -1,4 +1,4 @@
-"""Can this model be trained at all? Its parameters must get a gradient from the loss."""
+"""A check that a model can be trained: its parameters must get a gradient from the loss."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from rpdp.training import Records
 
 TRIED = 8
-"""Records of a silo that are tried, one by one, before the next silo's."""
+"""How many records of a silo are tried, one by one, before the next silo."""
 
 
 def require_differentiable(
     model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], silos: Mapping[str, Records]
 ) -> list[str]:
-    """Names of parameters that the loss does not reach; refuses model and loss that reach none, or do not run.
+    """Return the names of parameters that the loss does not reach; refuse a model and loss that reach none or fail.
 
-    A model whose gradient is exactly zero on all of the first records (rounding, thresholds) is refused as well: no
-    step could change it, and every step would cost.
+    A model whose gradient is exactly zero on all of the first records (because of rounding or thresholds) is refused as
+    well: no step could change it, but every step would be charged.
     """
     flat = FlatModel(copy.deepcopy(model))
     flat.module.eval()
@@ -39,8 +39,8 @@ def require_differentiable(
             if any(gradient is not None and bool((gradient != 0).any()) for gradient in gradients.values()):
                 return unreached
     raise InputError(
-        "the model is not differentiable: on the first records of every silo no parameter gets a gradient other than "
-        "zero from the loss (is there an argmax, a rounding, a detach?)"
+        "the model is not differentiable: on the first records of every silo, no parameter gets a gradient other than "
+        "zero from the loss (look for an argmax, rounding or detach)"
     )
 
 
@@ -58,7 +58,5 @@ def _gradients(
         raise
     except Exception as error:
         text = (str(error) or "no message").splitlines()[0]
-        raise InputError(
-            f"silo {silo}: model and loss cannot be run on a record: {type(error).__name__}: {text}"
-        ) from error
+        raise InputError(f"silo {silo}: model and loss fail on a record: {type(error).__name__}: {text}") from error
     return dict(zip(flat.names, found, strict=True))

@@ -1,6 +1,6 @@
-"""Is this run fit to start? Everything that can be known before a long run, as a list of findings with advice.
+"""`rpdp doctor`: is this run fit to start? Everything that can be known before a long run, with advice.
 
-The examination sees real records and budgets, so its findings stay with whoever holds them.
+The examination sees real records and budgets, so its findings must stay with the holder of those.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One thing that was looked at.
+    """One finding of the examination.
 
     Attributes:
-        level: "problem" when the run cannot start, "warning" when somebody should look.
-        topic: What was looked at.
+        level: "problem" if the run cannot start, "warning" if it needs attention.
+        topic: What was examined.
         message: What was found.
         advice: What to do about it.
-        exit_code: Of a problem: 2 for bad input, 3 when it is refused for privacy.
+        exit_code: The exit code of a problem: 2 for bad input, 3 for a privacy refusal.
     """
 
     level: Level
@@ -44,22 +44,22 @@ class DoctorFinding:
 
 @dataclass
 class Examination:
-    """The findings on a run, in the order in which they were made."""
+    """The findings about a run, in order."""
 
     findings: list[DoctorFinding] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """0 if the run can start, else the code of the first problem."""
+        """0 if the run can start; otherwise the exit code of the first problem."""
         return next((finding.exit_code for finding in self.findings if finding.level == "problem"), 0)
 
     def add(self, found: Iterable[DoctorFinding]) -> None:
-        """Take over findings; what cannot even be examined is a problem by itself."""
+        """Add findings."""
         self.findings.extend(found)
 
 
 def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination:
-    """Look at data, model, budgets, plan, time, memory and machine; later stages need the earlier ones."""
+    """Examine data, model, budgets, plan, time, memory and machine. A later stage needs the earlier ones."""
     from rpdp.studies import doctor_checks as examinations
 
     done = Examination()
@@ -76,22 +76,22 @@ def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination
     built: PreparedRun | None = _stage(done, "budgets and plan", lambda: _planned(spec, settings, seed))
     if built is None:
         return done
-    for look in (examinations.budgets, examinations.plan, examinations.resources, examinations.machine):
-        done.add(_stage(done, look.__name__, lambda look=look: look(built)) or [])  # type: ignore[misc]
+    for check in (examinations.budgets, examinations.plan, examinations.resources, examinations.machine):
+        done.add(_stage(done, check.__name__, lambda check=check: check(built)) or [])  # type: ignore[misc]
     if spec.ledgers is not None:
         _stage(done, "real run", lambda: run_id(spec, settings.method))
     return done
 
 
 def _planned(spec: StudyFile, settings: MethodSettings, seed: int) -> PreparedRun:
-    """The run with the plans that its silos would make; refused if nobody could take part."""
+    """Build the run and let its silos plan; refused if no record could take part."""
     built = build(spec, settings, seed)
     require_participants(list(built.plans.values()), settings.method)
     return built
 
 
 def _stage(done: Examination, topic: str, work: Callable[[], Result]) -> Result | None:
-    """Do a part of the examination; if it fails, that is the finding."""
+    """Do one part of the examination; a failure becomes a finding."""
     try:
         return work()
     except RpdpError as error:

@@ -1,4 +1,4 @@
-"""The single examinations of `rpdp doctor`: each looks at one thing and yields what it found."""
+"""The checks of `rpdp doctor`: each examines one topic and returns its findings."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _KERNELS = {
     "LoopKernel": "one record at a time, the slowest",
 }
 _WEAK_SIGNAL = 0.5
-"""Σq/σ below this: a step is more noise than records. On the tasks at hand such runs stay near guessing."""
+"""With Σq/σ below this, noise dominates a step. On the built-in tasks such runs stay near guessing."""
 
 
 def data(source: Source) -> Iterator[Finding]:
-    """Records, by silo: how many, numbers that are none, features and labels that say nothing."""
+    """Examine the records by silo: their number, values that are not finite, uninformative features and labels."""
     records = {name: len(held.train) for name, held in source.silos.items()}
     yield Finding(
         "ok", "data", f"{sum(records.values()):,} training records in {len(records)} silos ({_range(records.values())})"
@@ -50,14 +50,18 @@ def data(source: Source) -> Iterator[Finding]:
     damaged = {name: int((~_finite(held)).sum()) for name, held in source.silos.items()}
     if any(damaged.values()):
         where = ", ".join(f"{name}: {count:,}" for name, count in damaged.items() if count)
-        advice = "such a record contributes nothing and is charged all the same; mend it or leave it out"
+        advice = "such a record contributes nothing but is charged all the same; fix it or leave it out"
         yield Finding("warning", "data", f"NaN or infinite values in records of {where}", advice)
     constant = _constant_features(source)
     if constant:
-        yield Finding("warning", "data", f"{constant:,} features are the same in all records", "they teach nothing")
+        yield Finding(
+            "warning", "data", f"{constant:,} features are the same in all records", "they carry no information"
+        )
     single = [name for name, held in source.silos.items() if len(held.train) > 1 and _one_label(held)]
     if single:
-        yield Finding("warning", "data", f"all records have the same label in {', '.join(single)}", "is that right?")
+        yield Finding(
+            "warning", "data", f"all records have the same label in {', '.join(single)}", "check that this is intended"
+        )
     small = [name for name, count in records.items() if count == 1]
     if small:
         yield Finding("warning", "data", f"a single record in {', '.join(small)}", "its silo releases mostly noise")
@@ -66,7 +70,7 @@ def data(source: Source) -> Iterator[Finding]:
 
 
 def model(module: nn.Module, source: Source) -> list[Finding]:
-    """Layers that break the promise, and the kernel that is going to be used."""
+    """Examine the layers for any that break the promise, and name the kernel that will be used."""
     found = [
         Finding(
             "problem" if each.level == "refuse" else "warning",
@@ -81,7 +85,7 @@ def model(module: nn.Module, source: Source) -> list[Finding]:
     unreached = require_differentiable(module, source.loss, {name: held.train for name, held in source.silos.items()})
     if unreached:
         message = f"the loss does not reach {', '.join(unreached[:5])}{' …' if len(unreached) > 5 else ''}"
-        found.append(Finding("warning", "model", message, "they would only collect noise: freeze or remove them"))
+        found.append(Finding("warning", "model", message, "they would only accumulate noise; freeze or remove them"))
     name, held = next(iter(source.silos.items()))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SlowKernelWarning)
@@ -90,12 +94,12 @@ def model(module: nn.Module, source: Source) -> list[Finding]:
     count = sum(value.numel() for value in module.parameters() if value.requires_grad)
     found.append(Finding("ok", "model", f"{count:,} trainable parameters; {_KERNELS.get(kind, kind)} (silo {name})"))
     slow = [str(each.message) for each in caught if issubclass(each.category, SlowKernelWarning)]
-    found.extend(Finding("warning", "model", text, "use layers that the fast kernel knows") for text in slow)
+    found.extend(Finding("warning", "model", text, "use layers that the fast kernel supports") for text in slow)
     return found
 
 
 def budgets(built: PreparedRun) -> Iterator[Finding]:
-    """Budgets that will never be used, and why."""
+    """Find records whose budgets will not be used, and why."""
     summaries = {name: plan.summary() for name, plan in built.plans.items()}
     total = sum(len(plan) for plan in built.plans.values())
 
@@ -117,15 +121,15 @@ def budgets(built: PreparedRun) -> Iterator[Finding]:
             "warning",
             "budgets",
             f"{count('left_out_budget_too_small'):,} of {total:,} records sit out: their ε is too small for the method",
-            "fewer rounds, more noise, or method rpdp would let them in",
+            "use fewer rounds, more noise, or method rpdp",
         )
     if count("rarely_drawn"):
         message = f"{count('rarely_drawn'):,} of {total:,} records are expected in less than one batch of the whole run"
-        yield Finding("warning", "budgets", message, "they add next to nothing to the model")
+        yield Finding("warning", "budgets", message, "they contribute almost nothing to the model")
 
 
 def plan(built: PreparedRun) -> Iterator[Finding]:
-    """σ, what a batch holds, and how much of a step is signal."""
+    """Examine σ, the expected batch, and the signal-to-noise ratio of a step."""
     public = built.public
     curve = f"cost at q = 1: ε = {public.curve.largest_cost:.4g} ({public.accountant})"
     yield Finding("ok", "plan", f"{public.schedule.describe()} · σ = {public.noise_multiplier:.4g} · {curve}")
@@ -148,7 +152,7 @@ def plan(built: PreparedRun) -> Iterator[Finding]:
 
 
 def resources(built: PreparedRun) -> Iterator[Finding]:
-    """Time and memory, from one measured local step."""
+    """Estimate time and memory from measured local steps."""
     largest = max(built.silos, key=lambda silo: built.plans[silo.name].expected_batch)
     with one_thread():
         step = _step_seconds(built, largest)
@@ -171,10 +175,10 @@ def resources(built: PreparedRun) -> Iterator[Finding]:
 
 
 def machine(built: PreparedRun) -> Iterator[Finding]:
-    """Randomness, threads, and where the results go."""
+    """Examine randomness, threads and the output directory."""
     run = built.spec.run
     if run.is_production:
-        message = "a real run: secure randomness; budgets were looked at as stated, not as earlier runs left them"
+        message = "a real run: secure randomness; budgets were examined as stated, not as earlier runs left them"
         yield Finding("ok", "randomness", message)
     else:
         message = "seeded: a simulation, which protects nobody; a real run uses secure randomness"
@@ -188,19 +192,19 @@ def machine(built: PreparedRun) -> Iterator[Finding]:
 
 
 def _step_seconds(built: PreparedRun, silo: Silo) -> float:
-    """The median of three rounds of one local step each, on a copy; nothing of it is kept."""
+    """Return the median time of three rounds of one local step each, on a copy; nothing is kept."""
     one = replace(built.public, schedule=replace(built.public.schedule, local_steps=1))
     plan = replace(built.plans[silo.name], public=one)
     training: type[LocalTraining] = silo.training
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SlowKernelWarning)  # told already
+        warnings.simplefilter("ignore", SlowKernelWarning)  # already reported
         kernel = make_kernel(FlatModel(copy.deepcopy(built.model)), built.source.loss, silo.records)
     nobody = np.zeros(0, dtype=np.int64)
     times = []
     for number in range(1, 4):
-        told = Announcement("doctor", "", 1, kernel.model.values.detach().clone())
+        announcement = Announcement("doctor", "", 1, kernel.model.values.detach().clone())
         began = time.perf_counter()
-        training(kernel, plan, Seeded(number)).run(silo.records, told, lambda: nobody)
+        training(kernel, plan, Seeded(number)).run(silo.records, announcement, lambda: nobody)
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 
@@ -230,7 +234,7 @@ def _finite(held: SiloSource) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _constant_features(source: Source) -> int:
-    """Columns of a table that have one value in all silos; images and sequences have none that matter."""
+    """Count the columns of a table that have one value in all silos; images and sequences are not counted."""
     tables = [held.train.inputs[0] for held in source.silos.values()]
     if any(table.dim() != 2 or not table.is_floating_point() for table in tables):
         return 0

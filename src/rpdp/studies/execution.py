@@ -1,4 +1,4 @@
-"""One cell of work: a method with its settings on one seed, from the study file to a stored result."""
+"""Running a simulation of one method with its settings on one seed, and turning failures into plain errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError, RpdpError
 from rpdp.federation import simulate
-from rpdp.studies.own_code import digest_of_code, digest_of_product
+from rpdp.studies.user_code import digest_of_code, digest_of_product
 from rpdp.training import SlowKernelWarning
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class MethodRun:
     seed: int
 
     def key(self, spec: StudyFile) -> str:
-        """A name under which the result of exactly this computation can be kept."""
+        """Return a name under which the result of exactly this computation can be kept."""
         text = json.dumps([_essence(spec), asdict(self.settings), self.seed], sort_keys=True, default=_plain)
         return f"{self.settings.method}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -45,7 +45,7 @@ def execute(
     on_remark: Callable[[str], None] | None = None,
     checkpoint: Path | None = None,
 ) -> RunResult:
-    """Run a federation that was built; `on_remark` is told once if a slow kernel has to be used."""
+    """Run a federation that was built. `on_remark` is called once if a slow kernel must be used."""
     assert built.seed is not None
     with _simulation_errors(), slow_kernel_remarks(on_remark):
         return simulate(
@@ -66,34 +66,34 @@ def execute(
 def _simulation_errors() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:  # torch, in somebody's model or with somebody's numbers
+    except RuntimeError as error:  # raised by torch in the user's model or on the user's data
         raise InputError(f"training stopped: {str(error).splitlines()[0]}; no model was released") from error
 
 
 @contextmanager
 def real_run_errors() -> Iterator[None]:
-    """Without the words of torch, which may quote data."""
+    """Report errors of a real run without torch's own message, which may quote data."""
     try:
         yield
     except RuntimeError as error:
         raise RpdpError(
-            f"training stopped ({type(error).__name__}). Rounds that were charged stay charged, updates that were "
-            "released stay released; mend the cause and go on with --resume"
+            f"training stopped ({type(error).__name__}). Rounds that were charged stay charged, and updates that were "
+            "released stay released; fix the cause and continue with --resume"
         ) from error
 
 
 @contextmanager
-def slow_kernel_remarks(tell: Callable[[str], None] | None) -> Iterator[None]:
-    """Warnings about slow kernels as remarks, each once, whatever the number of silos."""
-    told = set[str]()
+def slow_kernel_remarks(on_remark: Callable[[str], None] | None) -> Iterator[None]:
+    """Turn warnings about slow kernels into remarks, each made once, whatever the number of silos."""
+    made = set[str]()
     show = warnings.showwarning
 
     def once(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if not issubclass(category, SlowKernelWarning):
             show(message, category, *place, **more)
-        elif tell is not None and str(message) not in told:
-            told.add(str(message))
-            tell(str(message))
+        elif on_remark is not None and str(message) not in made:
+            made.add(str(message))
+            on_remark(str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", SlowKernelWarning)
@@ -102,7 +102,7 @@ def slow_kernel_remarks(tell: Callable[[str], None] | None) -> Iterator[None]:
 
 
 def _essence(spec: StudyFile) -> dict[str, Any]:
-    """Everything in a study file that a result depends on, and the code and budgets that it names."""
+    """Return everything in a study file on which a result depends, with hashes of the code and budgets it names."""
     parts = {
         name: vars(getattr(spec, name)) for name in ("task", "schedule", "privacy", "budgets", "training", "policy")
     }

@@ -1,6 +1,6 @@
-"""What a real run needs beyond a simulation: a name, a ledger for every silo, and limits that somebody has stated.
+"""What a real run needs beyond a simulation: a name, a ledger for every silo, and stated limits.
 
-Everything here is local to whoever holds the ledgers; the server hears of a run only when all of it is in place.
+All of this is local to the holder of the ledgers. The server learns of a run only when everything is in place.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def run_id(spec: StudyFile, method: str) -> str:
-    """The name of a real run, if the file describes one."""
+    """Return the name of a real run; refused unless the study file describes one."""
     missing = _missing(spec)
     if missing:
         raise PrivacyRefusal(
-            f"{spec.path}: without seeds this is a real run, and it lacks {'; '.join(missing)}. A ledger is made with "
-            "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`; for a simulation, which protects "
+            f"{spec.path}: without seeds this is a real run, but it lacks {'; '.join(missing)}. Create a ledger with "
+            "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`. For a simulation, which protects "
             "nobody, give seeds = 1 in [run], or --seed"
         )
     if method != "rpdp":
@@ -36,11 +36,11 @@ def run_id(spec: StudyFile, method: str) -> str:
     assert spec.run.id is not None
     if set(spec.ledgers) != set(spec.budgets.files):
         raise InputError(
-            f"{spec.path}: [ledgers] names {', '.join(sorted(spec.ledgers))}, budgets.files "
+            f"{spec.path}: [ledgers] names {', '.join(sorted(spec.ledgers))}, but budgets.files names "
             f"{', '.join(sorted(spec.budgets.files))}; both must name exactly the silos"
         )
     if spec.run.split != "fixed":
-        raise InputError(f'{spec.path}: run.split="{spec.run.split}" goes with seeds; a real run has one split')
+        raise InputError(f'{spec.path}: run.split="{spec.run.split}" needs seeds; a real run has one split ("fixed")')
     return spec.run.id
 
 
@@ -54,23 +54,23 @@ def _missing(spec: StudyFile) -> list[str]:
         ),
     }
     unstated = [name for name, limit in vars(spec.policy).items() if limit is None]
-    limits = [f"[policy] {', '.join(unstated)}, which the silos state (a limit taken from the run itself is none)"]
+    limits = [f"[policy] {', '.join(unstated)}, stated by the silos (a limit taken from the run itself limits nothing)"]
     return [what for what, given in wanted.items() if given is None] + (limits if unstated else [])
 
 
 def heads_of(spec: StudyFile) -> Path:
-    """Where the server keeps the ledgers' heads: beside all runs of the study, so that no run forgets them."""
+    """Return the file of ledger heads that the server keeps. All runs of the study share it."""
     return spec.output / HEADS
 
 
 @contextmanager
-def opened_ledgers(spec: StudyFile, run: str, *, resume: bool) -> Iterator[dict[str, Ledger]]:
-    """The silos' ledgers, all of them held by this process; none older than the head that the server knows."""
+def open_ledgers(spec: StudyFile, run: str, *, resume: bool) -> Iterator[dict[str, Ledger]]:
+    """Open the silos' ledgers as their writer; refused if one is older than the head that the server knows."""
     assert spec.ledgers is not None
     heads = read_heads(heads_of(spec))
     with ExitStack() as stack:
         ledgers = {
-            silo: stack.enter_context(_opened(silo, spec.directory / path, heads.get(silo)))
+            silo: stack.enter_context(_open_ledger(silo, spec.directory / path, heads.get(silo)))
             for silo, path in sorted(spec.ledgers.items())
         }
         _require_new(ledgers, run, resume=resume)
@@ -78,12 +78,12 @@ def opened_ledgers(spec: StudyFile, run: str, *, resume: bool) -> Iterator[dict[
         yield ledgers
 
 
-def _opened(silo: str, path: Path, acknowledged: PublicHead | None) -> Ledger:
+def _open_ledger(silo: str, path: Path, acknowledged: PublicHead | None) -> Ledger:
     from rpdp.ledger import Ledger
 
     if not path.is_file():
         raise PrivacyRefusal(
-            f"ledgers.{silo}: there is no ledger {path}. Make one with "
+            f"ledgers.{silo}: there is no ledger {path}. Create one with "
             f"`rpdp ledger create {path} --budgets FILE --lifetime-delta DELTA`"
         )
     try:
@@ -93,8 +93,8 @@ def _opened(silo: str, path: Path, acknowledged: PublicHead | None) -> Ledger:
     if ledger.is_simulation:
         ledger.close()
         raise PrivacyRefusal(
-            f"ledgers.{silo}: {path} was made for simulations, for ever; a real run needs a production ledger, made "
-            "with `rpdp ledger create` and without --simulation"
+            f"ledgers.{silo}: {path} was created for simulations, which cannot be changed; a real run needs a "
+            "production ledger, made with `rpdp ledger create` without --simulation"
         )
     return ledger
 
@@ -103,25 +103,25 @@ def _require_new(ledgers: Mapping[str, Ledger], run: str, *, resume: bool) -> No
     known = [silo for silo, ledger in ledgers.items() if run in {status.run for status in ledger.status().runs}]
     if known and not resume:
         raise InputError(
-            f"run.id={run!r} is in the ledger of {', '.join(known)} already: go on with that run (--resume), or give a "
+            f"run.id={run!r} is already in the ledger of {', '.join(known)}: continue that run (--resume), or give a "
             "new run a new id"
         )
 
 
 def _require_known(ledgers: Mapping[str, Ledger], heads: Mapping[str, PublicHead], run: str, path: Path) -> None:
-    """Refuse a used ledger of which the server remembers nothing: a restored backup would look like that."""
+    """Refuse a used ledger whose head the server does not have, because a restored backup would look the same."""
     for silo, ledger in ledgers.items():
         others = sorted({status.run for status in ledger.status().runs} - {run})
         if silo in heads:
             continue
         if others:
             raise PrivacyRefusal(
-                f"silo {silo}: its ledger has earlier runs ({', '.join(others)}), and {path} knows none of them; an "
-                "older state of it could not be told from the newest. Put the heads.json of those runs there first"
+                f"silo {silo}: its ledger has earlier runs ({', '.join(others)}), but {path} has no head of it, so a "
+                "restored backup could not be noticed. Put the heads.json of those runs there first"
             )
         if ledger.acknowledged is not None and ledger.acknowledged.count:
             raise PrivacyRefusal(
                 f"silo {silo}: a server has acknowledged {ledger.acknowledged.count:,} public events of its ledger, "
-                f"and {path} knows nothing of it: that file was lost, or the run was begun from another directory. Put "
+                f"but {path} has no head of it: that file was lost, or the run was started from another directory. Put "
                 "the heads.json of this run there first"
             )

@@ -1,14 +1,15 @@
-"""A finished run as files: a public part, and below `silo/` what stays with each silo.
+"""The directory of a run: a public part, and below `silo/` what stays with each silo.
 
-    study.toml            what the run was begun with
-    public-plan.json      the plan
-    rounds.jsonl          a line per round, as the server saw it
+    study.toml            the study file of the run
+    public-plan.json      the public plan
+    rounds.jsonl          one line per round, as the server saw it
     model.safetensors     the final model, parameter by parameter
-    result.json           the result in numbers; its presence says that the run is finished
+    result.json           the result in numbers; it exists only if the run is finished
     silo/NAME/            silo-plan.parquet, draws.parquet and view.json: sensitive
 
-How long a round of a real run took depends on how many records were drawn (privacy.md, rule 14): its times are in the
-silos' `view.json`, not in the public part. `read_result` gives back the `RunResult` that `write_result` was given.
+How long a round of a real run takes depends on how many records are drawn (privacy.md, rule 14). Its times are
+therefore in the silos' `view.json`, not in the public part. `read_result` returns the `RunResult` that `write_result`
+wrote.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import copy
 import json
 import math
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +35,6 @@ from rpdp.training import FlatModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from torch import Tensor, nn
 
@@ -42,14 +43,15 @@ PLAN, ROUNDS, MODEL, RESULT = "public-plan.json", "rounds.jsonl", "model.safeten
 SILOS, VIEW = "silo", "view.json"
 STUDY_FILE = "study.toml"
 _FORMER_STUDY_FILE = "run.toml"
-"""Its name in directories that release 0.1 wrote."""
+"""The name of the study file in directories written by release 0.1."""
 
 
-def write_result(result: RunResult, model: nn.Module, directory: Path, *, keep_silos: bool = True) -> None:
-    """Write a finished run; `model` gives the parameters their names. The result file comes last.
+def write_result(result: RunResult, model: nn.Module, directory: str | Path, *, keep_silos: bool = True) -> None:
+    """Write a finished run; `model` gives the parameters their names.
 
-    Without the silos' part only its summary can be read back.
+    Without the silos' part, only the summary can be read back.
     """
+    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     result.public.write(directory / PLAN)
     write_rounds(directory, result.rounds, with_time=result.is_simulation)
@@ -57,13 +59,14 @@ def write_result(result: RunResult, model: nn.Module, directory: Path, *, keep_s
     time = None if result.is_simulation else [result.seconds, *(log.seconds for log in result.rounds)]
     for name, view in result.silos.items() if keep_silos else ():
         _write_view(view, directory / SILOS / name, time)
+    # The result file comes last, and is replaced as a whole: its presence marks the run as finished.
     fresh = directory / f".{RESULT}.new"
     fresh.write_text(json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     fresh.replace(directory / RESULT)
 
 
 def summary(result: RunResult) -> dict[str, Any]:
-    """The result in numbers, all of them public."""
+    """Return the result in numbers, all of them public."""
     score = result.score
     time = {"seconds": result.seconds} if result.is_simulation else {}
     return {
@@ -84,24 +87,24 @@ def summary(result: RunResult) -> dict[str, Any]:
     }
 
 
-def study_file_in(directory: Path) -> Path:
-    """The study file that a run or comparison was begun with; it need not exist."""
-    former = directory / _FORMER_STUDY_FILE
-    return former if former.is_file() else directory / STUDY_FILE
+def study_file_in(directory: str | Path) -> Path:
+    """Return the path of the study file of a run or comparison; the file need not exist."""
+    former = Path(directory) / _FORMER_STUDY_FILE
+    return former if former.is_file() else Path(directory) / STUDY_FILE
 
 
-def is_finished(directory: Path) -> bool:
-    """Whether a directory holds a finished run."""
-    return (directory / RESULT).is_file()
+def is_finished(directory: str | Path) -> bool:
+    """Return whether a directory holds a finished run."""
+    return (Path(directory) / RESULT).is_file()
 
 
-def read_summary(directory: Path) -> dict[str, Any]:
-    """The result in numbers of the run in a directory."""
-    path = directory / RESULT
+def read_summary(directory: str | Path) -> dict[str, Any]:
+    """Read the result in numbers of the run in a directory."""
+    path = Path(directory) / RESULT
     try:
         head = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{directory}: not a finished run: {RESULT} is missing") from None
+        raise InputError(f"{directory}: not a finished run: {RESULT} is missing; finish it with --resume") from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: damaged: {error}") from None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -109,8 +112,9 @@ def read_summary(directory: Path) -> dict[str, Any]:
     return head
 
 
-def read_result(directory: Path) -> RunResult:
-    """The run in a directory."""
+def read_result(directory: str | Path) -> RunResult:
+    """Read the finished run in a directory."""
+    directory = Path(directory)
     head = read_summary(directory)
     try:
         public = PublicPlan.read(directory / PLAN)
@@ -127,28 +131,28 @@ def read_result(directory: Path) -> RunResult:
             seconds=seconds,
         )
     except FileNotFoundError as error:
-        raise InputError(f"{directory}: a damaged run: {error.filename or error}") from None
+        raise InputError(f"{directory}: the run is damaged: missing {error.filename or error}") from None
     except (ValueError, KeyError, TypeError, SafetensorError, pa.ArrowInvalid) as error:
-        raise InputError(f"{directory}: a damaged run: {type(error).__name__}: {error}") from None
+        raise InputError(f"{directory}: the run is damaged: {type(error).__name__}: {error}") from None
 
 
-def write_rounds(directory: Path, rounds: Iterable[RoundLog], *, with_time: bool) -> None:
-    """Replace the log of rounds; the time that they took belongs into that of a simulation only."""
+def write_rounds(directory: str | Path, rounds: Iterable[RoundLog], *, with_time: bool) -> None:
+    """Replace the log of rounds. Only a simulation may log how long rounds took."""
     lines = [_line(log, with_time=with_time) for log in rounds]
-    fresh = directory / f".{ROUNDS}.new"
+    fresh = Path(directory) / f".{ROUNDS}.new"
     fresh.write_text("".join(lines), encoding="utf-8")
-    fresh.replace(directory / ROUNDS)
+    fresh.replace(Path(directory) / ROUNDS)
 
 
-def append_round(directory: Path, log: RoundLog, *, with_time: bool = False) -> None:
-    """Add a round to the log."""
-    with (directory / ROUNDS).open("a", encoding="utf-8") as file:
+def append_round(directory: str | Path, log: RoundLog, *, with_time: bool = False) -> None:
+    """Append a round to the log."""
+    with (Path(directory) / ROUNDS).open("a", encoding="utf-8") as file:
         file.write(_line(log, with_time=with_time))
 
 
-def read_rounds(directory: Path) -> tuple[RoundLog, ...]:
-    """The log of rounds; where it has no times they are NaN."""
-    lines = (directory / ROUNDS).read_text(encoding="utf-8").splitlines()
+def read_rounds(directory: str | Path) -> tuple[RoundLog, ...]:
+    """Read the log of rounds; missing times are NaN."""
+    lines = (Path(directory) / ROUNDS).read_text(encoding="utf-8").splitlines()
     return tuple(_round(json.loads(line)) for line in lines)
 
 
@@ -165,7 +169,7 @@ def _round(values: dict[str, Any]) -> RoundLog:
 
 
 def _timed(directory: Path, head: dict[str, Any], rounds: tuple[RoundLog, ...]) -> tuple[float, tuple[RoundLog, ...]]:
-    """How long a real run took, if a silo's part is here, and its rounds with their times."""
+    """Return how long a real run took, if a silo's part is present, and its rounds with their times."""
     if not head["silos"]:
         return math.nan, rounds
     facts = json.loads((directory / SILOS / head["silos"][0] / VIEW).read_text(encoding="utf-8"))
@@ -178,13 +182,13 @@ def _write_model(values: Tensor, model: nn.Module, path: Path) -> None:
     flat.values.data.copy_(values)
     named = {name: value.detach().clone().contiguous() for name, value in flat.module.named_parameters()}
     fresh = path.with_name(f".{path.name}.new")
-    # one entry only: the order of several would differ from run to run, and the same model is the same file
+    # A single entry: the order of several would differ from run to run, but the same model must give the same file.
     save_file(named, fresh, metadata={"rpdp": json.dumps({"format": FORMAT, "trained": flat.names})})
     fresh.replace(path)
 
 
 def _read_model(path: Path) -> Tensor:
-    """The trained parameters as one flat tensor."""
+    """Read the trained parameters as one flat tensor."""
     with safe_open(path, framework="pt") as file:
         names = json.loads((file.metadata() or {})["rpdp"])["trained"]
         return torch.cat([file.get_tensor(name).reshape(-1) for name in names])
@@ -204,12 +208,12 @@ def _write_view(view: SiloView, directory: Path, time: list[float] | None) -> No
 def _read_view(directory: Path, public: PublicPlan) -> SiloView:
     plan = SiloPlan.read(directory / "silo-plan.parquet")
     if plan.public.fingerprint != public.fingerprint:
-        raise InputError(f"{directory}: its silo plan belongs to another public plan")
+        raise InputError(f"{directory}: the silo plan belongs to another public plan")
     draws = pa_parquet.read_table(directory / "draws.parquet")
     facts = json.loads((directory / VIEW).read_text(encoding="utf-8"))
     correct = np.asarray(draws["correct"]) if "correct" in draws.column_names else None
     return SiloView(
-        plan=replace(plan, public=public),  # one curve for all silos
+        plan=replace(plan, public=public),  # share one privacy curve among all silos
         joined=tuple(facts["joined"]),
         draws=np.asarray(draws["draws"]),
         expected_draws=np.asarray(draws["expected_draws"]),

@@ -1,8 +1,9 @@
-"""The HTML of a run or a comparison: made when it ends, and made again from what it left in its directory."""
+"""The HTML report of a run or a comparison, written when it ends, or rebuilt from its directory."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rpdp.errors import InputError
@@ -13,7 +14,6 @@ from rpdp.studies.study_file import StudyFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from markupsafe import Markup
 
@@ -26,23 +26,26 @@ EDITIONS: dict[Edition, str] = {"silo": "report.html", "share": "report-share.ht
 COMPARISON = "comparison.json"
 
 
-def write_reports(results: Results, directory: Path, spec: StudyFile) -> None:
-    """Both editions."""
+def write_reports(results: Results, directory: str | Path, spec: StudyFile) -> None:
+    """Write both editions of the report."""
     for edition, name in EDITIONS.items():
-        write_report(results, directory / name, edition=edition, facts=facts_of(spec))
+        write_report(results, Path(directory) / name, edition=edition, facts=facts_of(spec))
 
 
-def rebuild_report(directory: Path, edition: Edition, out: Path, sections: Sequence[Markup] = ()) -> Path:
-    """The report of a finished run or comparison, made again, with further sections."""
+def rebuild_report(
+    directory: str | Path, edition: Edition, out: str | Path, sections: Sequence[Markup] = ()
+) -> Path:
+    """Rebuild the report of a finished run or comparison, with further sections; return its path."""
+    directory, out = Path(directory), Path(out)
     if not directory.is_dir():
-        raise InputError(f"{directory}: no such directory")
+        raise InputError(f"{directory}: no such directory; give the directory of a run or comparison")
     spec = StudyFile.read(study_file_in(directory))
     write_report(_results(directory), out, edition=edition, facts=facts_of(spec), sections=sections)
     return out
 
 
 def facts_of(spec: StudyFile) -> ReportFacts:
-    """What a report says beyond the runs themselves."""
+    """Return what a report states beyond the runs themselves."""
     budgets, task = spec.budgets, spec.named_task
     source = (
         f"drawn from {spec.declared_distribution!r} (parameters: {budgets.parameters})"

@@ -1,7 +1,7 @@
-"""How a section of a study file is read: every key is declared once, with its check; anything else is an error.
+"""Declaring and reading the settings of a section: each key is declared once with its check; others are errors.
 
-A section is a frozen dataclass whose fields are made by `setting`. Checks are those of `rpdp.checks` and the few below:
-they take the full name of the key and its value, and return the value to keep.
+A section is a frozen dataclass whose fields are made by `setting`. Its checks are those of `rpdp.checks` and the ones
+below. A check takes the full name of the key and its value, and returns the value to keep.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
 def setting(check: Check, default: Any = MISSING, *, meaning: str = "") -> Any:
-    """A key of a section; without a default it must be given, and `meaning` tells what it is."""
+    """Declare a key of a section. Without a default it is required, and `meaning` explains it in the error message."""
     return field(default=default, metadata={"check": check, "meaning": meaning})
 
 
 def read_section(section: type[Section], name: str, values: object) -> Section:
-    """A section from what the file says."""
+    """Read a section from the values in the file."""
     if not isinstance(values, Mapping):
         raise InputError(f"{name}={values!r} must be a section of settings, written [{name}]")
     known = {one.name: one for one in fields(section) if one.init}  # type: ignore[arg-type]
@@ -42,35 +42,37 @@ def read_section(section: type[Section], name: str, values: object) -> Section:
 
 
 def nearest(given: str, known: list[str], prefix: str = "") -> str:
-    """The end of a message about an unknown name: the one that was probably meant, and all there are."""
+    """Return the end of a message about an unknown name: the closest known name, and all known names."""
     close = get_close_matches(given, known, n=1, cutoff=0.5)
     hint = f"; did you mean {prefix}{close[0]}?" if close else ""
-    return f"{hint} (there are {', '.join(known)})"
+    return f"{hint} (known: {', '.join(known)})"
 
 
 def text(name: str, value: object) -> str:
-    """A text that is not empty."""
+    """Check a text that is not empty."""
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{name}={value!r} must be a text")
+        raise InputError(f"{name}={value!r} must be a text that is not empty")
     return value
 
 
 def plain_name(name: str, value: object) -> str:
-    """A name that can be that of a directory."""
+    """Check a name that can be the name of a directory."""
     if not _NAME.fullmatch(text(name, value)):
-        raise InputError(f"{name}={value!r} must be the name of a directory: letters, digits, '.', '-' and '_'")
+        raise InputError(
+            f"{name}={value!r} must be the name of a directory: use only letters, digits, '.', '-' and '_'"
+        )
     return str(value)
 
 
 def flag(name: str, value: object) -> bool:
-    """True or false."""
+    """Check a truth value."""
     if not isinstance(value, bool):
         raise InputError(f"{name}={value!r} must be true or false")
     return value
 
 
 def one_of(*choices: str) -> Check:
-    """One of these texts."""
+    """Return a check for one of these texts."""
 
     def check(name: str, value: object) -> str:
         return require_choice(name, value, choices)
@@ -79,7 +81,7 @@ def one_of(*choices: str) -> Check:
 
 
 def list_of(check: Check) -> Check:
-    """A list with at least one entry, and none of them twice."""
+    """Return a check for a list with at least one entry and no duplicates."""
 
     def checked(name: str, value: object) -> tuple[Any, ...]:
         if not isinstance(value, list) or not value:
@@ -93,7 +95,7 @@ def list_of(check: Check) -> Check:
 
 
 def table_of(check: Check) -> Check:
-    """A table with at least one key."""
+    """Return a check for a table with at least one key."""
 
     def checked(name: str, value: object) -> Mapping[str, Any]:
         if not isinstance(value, Mapping) or not value:
@@ -104,7 +106,7 @@ def table_of(check: Check) -> Check:
 
 
 def either(*checks: tuple[type | tuple[type, ...], Check], otherwise: str) -> Check:
-    """The check that goes with the type of the value."""
+    """Return a check that depends on the type of the value."""
 
     def checked(name: str, value: object) -> Any:
         for kind, check in checks:

@@ -1,6 +1,6 @@
-"""What earlier runs and withdrawals take away from a run: for the data steward, before anything is admitted.
+"""Shortfalls: records that earlier runs and withdrawals exclude from a run, or reduce, before anything is admitted.
 
-It looks into every account, so it stays with the silo; nothing of it reaches the server.
+This is for the data steward. It reads every account, so it stays with the silo; none of it reaches the server.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NO_KEY = "nothing else: without a steward's key, budgets in this ledger cannot 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """The records of a silo that this run draws more rarely than their full lifetime budgets allow. Sensitive.
+    """The records of a silo that this run draws less often than their full lifetime budgets allow. Sensitive.
 
     Attributes:
-        silo: Its name.
-        left_out: Records that could take part with their full budgets, and sit out.
-        reduced: Records that take part with a smaller probability.
-        remarks: Why, and what would let them in.
+        silo: The name of the silo.
+        left_out: The number of records that sit out, although their full budgets would let them take part.
+        reduced: The number of records that take part with a smaller probability.
+        remarks: The reasons, and what would let the records take part fully.
     """
 
     silo: str
@@ -49,33 +49,33 @@ class Shortfall:
     remarks: tuple[str, ...]
 
 
-def standings(built: PreparedRun, ledgers: Mapping[str, Ledger]) -> list[Shortfall]:
-    """Where the records of every silo stand before this run."""
-    return [_standing(silo, ledgers[silo.name], built.plans[silo.name]) for silo in built.silos]
+def find_shortfalls(built: PreparedRun, ledgers: Mapping[str, Ledger]) -> list[Shortfall]:
+    """Return the shortfall of every silo before this run."""
+    return [_shortfall(silo, ledgers[silo.name], built.plans[silo.name]) for silo in built.silos]
 
 
 def require_full(found: Sequence[Shortfall]) -> None:
-    """Refuse a run that does not give every record its full part."""
+    """Refuse a run in which some record cannot take part as its full budget allows."""
     short = [one for one in found if one.left_out or one.reduced]
     if short:
         counts = "; ".join(f"silo {one.silo}: {one.left_out:,} left out, {one.reduced:,} reduced" for one in short)
         remarks = " ".join(remark for one in short for remark in one.remarks)
         raise PrivacyRefusal(
             f"--strict: not every record can take part as its full lifetime budget allows ({counts}). {remarks} "
-            "Nothing was reserved, and the server was told nothing"
+            "Nothing was reserved, and nothing was sent to the server"
         )
 
 
-def _standing(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
-    account = ledger.standing(silo.budgets.ids)
+def _shortfall(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
+    balances = ledger.balances(silo.budgets.ids)
     stated = silo.budgets.per_record(silo.policy.lifetime_delta)
     left = ledger.left(silo.budgets, silo.policy.lifetime_delta)
     assert stated.delta is not None
     assert left.delta is not None
-    full = RecordBudgets(np.minimum(account.epsilon, stated.epsilon), np.minimum(account.delta, stated.delta))
+    full = RecordBudgets(np.minimum(balances.epsilon, stated.epsilon), np.minimum(balances.delta, stated.delta))
     wanted = assign_allowed(plan.public, plan.ids, full, estimator=plan.estimator)
     out, fewer = (plan.q == 0.0) & (wanted.q > 0.0), (plan.q > 0.0) & (plan.q < wanted.q)
-    gone = out & account.withdrawn
+    gone = out & balances.withdrawn
     no_delta = out & ~gone & (plan.status == Status.DELTA_TOO_SMALL)
     no_epsilon = out & ~gone & ~no_delta
     short = np.maximum(wanted.cost - left.epsilon, 0.0)
@@ -95,7 +95,7 @@ def _standing(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
 def _of_withdrawn(count: int) -> str:
     if not count:
         return ""
-    return f"{_records(count)} withdrawn; never drawn again. Take them out of the data and the budget file."
+    return f"{_records(count)} withdrawn; never drawn again. Remove them from the data and the budget file."
 
 
 def _of_delta(left: Numbers, public: PublicPlan, *, can_raise: bool) -> str:
@@ -105,7 +105,7 @@ def _of_delta(left: Numbers, public: PublicPlan, *, can_raise: bool) -> str:
     raised = f"δ raised by {public.delta - most:.3g}, {_RAISE}" if can_raise else _NO_KEY
     way = f"With privacy.delta = {_below(most)} all of them could take part; or {raised}."
     if most == 0.0:
-        way = f"To let all of them in: {raised}."
+        way = f"For all of them to take part: {raised}."
     return (
         f"{_records(left.size)} with less δ left ({_range(left)}) than the run's {public.delta:g}; not drawn in this "
         f"run. {way}"
@@ -128,7 +128,7 @@ def _of_fewer(left: Numbers, q: Numbers, wanted: Numbers, plan: SiloPlan, raised
     rounds = _rounds_for(left, wanted, plan)
     way = f"With {rounds} a step would draw them as often" if rounds else "Fewer rounds do not make up for that"
     return (
-        f"{_records(left.size)} with less left (ε = {_range(left)}) than the lifetime budget; drawn more rarely, with "
+        f"{_records(left.size)} with less left (ε = {_range(left)}) than the lifetime budget; drawn less often, with "
         f"q = {q.mean():.3g} instead of {wanted.mean():.3g} on average. {way}; or {raised}."
     )
 
@@ -140,7 +140,7 @@ def _raised(short: Numbers, *, can_raise: bool) -> str:
 
 
 def _rounds_for(left: Numbers, wanted: Numbers, plan: SiloPlan) -> str | None:
-    """The largest smaller number of rounds at which each of these records reaches its wanted probability; σ as now."""
+    """Return the largest reduced number of rounds at which each record reaches its wanted probability at the same σ."""
     pairs = np.unique(np.stack([left, wanted]), axis=1)
     public = plan.public
 
@@ -148,7 +148,7 @@ def _rounds_for(left: Numbers, wanted: Numbers, plan: SiloPlan) -> str | None:
         shorter = replace(public, schedule=_shorter(public.schedule, rounds))
         return bool((shorter.curve.sampling_probability(pairs[0]) >= pairs[1]).all())
 
-    low, high = 0, public.schedule.rounds  # with `high` rounds it does not suffice
+    low, high = 0, public.schedule.rounds  # invariant: `high` rounds are too many
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if suffices(middle) else (low, middle)
@@ -159,7 +159,7 @@ def _rounds_for(left: Numbers, wanted: Numbers, plan: SiloPlan) -> str | None:
 
 
 def _shorter(schedule: Schedule, rounds: int) -> Schedule:
-    """The same law of participation over fewer rounds."""
+    """Return the schedule with the same participation over fewer rounds."""
     exactly, cap = schedule.participations, schedule.max_participations
     return replace(
         schedule,
@@ -174,7 +174,7 @@ def _records(count: int) -> str:
 
 
 def _below(value: float) -> str:
-    """A number to type that is not above this one, but for the tolerance that plans have for δ."""
+    """Return a short number that does not exceed this one, up to the tolerance that plans have for δ."""
     text = f"{value:.3g}"
     return text if float(text) * (1.0 - 1e-12) <= value else f"{value * 0.995:.3g}"
 

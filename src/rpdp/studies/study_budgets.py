@@ -1,4 +1,4 @@
-"""The budgets of a run: drawn for a seed from a distribution, or read from each silo's file."""
+"""The budgets of a run: drawn from a distribution for a seed, or read from each silo's file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rpdp.studies.study_file import StudyFile
 
 DECLARED_SAMPLE = 1000
-"""How many budgets stand for a declared distribution."""
+"""How many sampled budgets represent a declared distribution."""
 
 
 def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) -> dict[str, BudgetTable]:
-    """One table for each silo."""
+    """Return one budget table for each silo."""
     if spec.budgets.files is None:
         return {name: drawn_budgets(spec, name, held.ids, seed) for name, held in silos.items()}
     files = spec.budgets.files
@@ -36,7 +36,7 @@ def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) ->
 
 
 def _read(spec: StudyFile, silo: str, file: str, ids: Sequence[str]) -> BudgetTable:
-    """The budgets of one silo, in the order of its records."""
+    """Read the budgets of one silo, in the order of its records."""
     table = BudgetTable.read(spec.directory / file)
     try:
         return table.arranged(ids)
@@ -45,12 +45,12 @@ def _read(spec: StudyFile, silo: str, file: str, ids: Sequence[str]) -> BudgetTa
 
 
 def drawn_budgets(spec: StudyFile, silo: str, ids: Sequence[str], seed: int = 0) -> BudgetTable:
-    """Made-up budgets for the records of one silo, from the distribution that the file names."""
+    """Draw made-up budgets for the records of one silo from the distribution that the file names."""
     return BudgetTable(ids, spec.declared_distribution.sample(len(ids), _seed_of(seed, silo)))
 
 
 def declared(spec: StudyFile, silos: Mapping[str, SiloSource], ceiling: float) -> tuple[Declared, str | None]:
-    """What is known in public before any real budget, and what has to be said about it."""
+    """Return what is publicly known before any real budget, and a note on what the promise does not cover."""
     sample = spec.declared_distribution.sample(DECLARED_SAMPLE, 0)
     records, note = spec.budgets.records_per_silo, None
     if records is None:
@@ -63,5 +63,5 @@ def declared(spec: StudyFile, silos: Mapping[str, SiloSource], ceiling: float) -
 
 
 def _seed_of(seed: int, silo: str) -> int:
-    """A seed for the budgets of one silo that does not depend on the other silos."""
+    """Return a seed for the budgets of one silo that does not depend on the other silos."""
     return int.from_bytes(hashlib.sha256(f"budgets/{seed}/{silo}".encode()).digest()[:8], "little")

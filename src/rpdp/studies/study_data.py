@@ -1,8 +1,8 @@
-"""Data, model, loss and measure of a run: those of a built-in task, or one's own.
+"""The data, model, loss and measure of a run: those of a built-in task, or the user's own.
 
-A data factory returns `rpdp_lab.data.FederatedData`, or a mapping from silo to (training records, their ids,
-test records), the records as `rpdp.training.Records`. A model factory returns an `nn.Module`, a loss one value per
-record, and `correct`, if given, one truth value per record from outputs and targets.
+A data factory returns `rpdp.tasks.dataset.FederatedData`, or a mapping from silo to (training records, their ids, test
+records), with the records as `rpdp.training.Records`. A model factory returns an `nn.Module`. A loss returns one value
+per record, and `correct`, if given, returns one truth value per record from outputs and targets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import nn
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
-from rpdp.studies.own_code import call_factory, load_function
+from rpdp.studies.user_code import call_factory, load_function
 from rpdp.tasks.dataset import FederatedData
 from rpdp.tasks.models.losses import predicted_classes
 from rpdp.training import Records
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[\w][\w.-]{0,99}")
 
 @dataclass(frozen=True)
 class SiloSource:
-    """What one silo holds."""
+    """The data of one silo."""
 
     train: Records
     ids: list[str]
@@ -45,14 +45,14 @@ class SiloSource:
 
 @dataclass(frozen=True)
 class Source:
-    """Everything that a run learns from, and what it learns with.
+    """The data of a run, with its loss and measure.
 
     Attributes:
-        name: What the task is called.
-        silos: Their records, by name.
-        notes: What is to be said about the data.
-        loss: One value per record.
-        correct: One truth value per record.
+        name: The name of the task.
+        silos: The data of the silos, by name.
+        notes: Notes about the data for the public plan.
+        loss: Returns one value per record.
+        correct: Returns one truth value per record.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Source:
 
 
 def load_source(spec: StudyFile, seed: int) -> Source:
-    """The data for a seed of the run, with loss and measure."""
+    """Load the data for a seed of the run, with loss and measure."""
     given = _load_data(spec, seed if spec.run.split == "by_seed" else 0)
     if isinstance(given, FederatedData):
         name, notes = given.name, given.notes
@@ -76,12 +76,12 @@ def load_source(spec: StudyFile, seed: int) -> Source:
 
 
 def make_model(spec: StudyFile, seed: int) -> nn.Module:
-    """A new model, started from the seed of the run."""
+    """Return a new model, initialised with the seed of the run."""
     task = spec.named_task
     if spec.task.model is None:
         assert task is not None
         return task.model(seed=seed)
-    with torch.random.fork_rng(devices=[]):  # a factory that takes no seed starts from torch's generator
+    with torch.random.fork_rng(devices=[]):  # a factory without a seed argument uses torch's global generator
         torch.manual_seed(seed)
         model = call_factory(spec.task.model, spec.directory, seed=seed)
     if not isinstance(model, nn.Module):
@@ -90,7 +90,7 @@ def make_model(spec: StudyFile, seed: int) -> nn.Module:
 
 
 def default_correct(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Whether the class that an output stands for is the target."""
+    """Return whether the class predicted by each output is the target."""
     return predicted_classes(outputs) == targets
 
 
@@ -109,7 +109,7 @@ def _loss(spec: StudyFile) -> Function:
 
 
 def measure(spec: StudyFile) -> Function:
-    """What counts as right."""
+    """Return the function that says which outputs are correct."""
     if spec.task.correct is not None:
         return load_function(spec.task.correct, spec.directory)
     return default_correct
@@ -120,9 +120,9 @@ def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:
 
 
 def records_of(dataset: Dataset) -> Records:
-    """Features and labels as records."""
+    """Return features and labels as records."""
     if dataset.features.dtype == object:
-        raise InputError(f"data set {dataset.name}: features are texts; a model needs numbers")
+        raise InputError(f"data set {dataset.name}: its features are texts; encode them as numbers for a model")
     features = np.ascontiguousarray(dataset.features, dtype=np.float32)
     return Records.of(torch.from_numpy(features), torch.from_numpy(dataset.labels))
 
@@ -134,7 +134,7 @@ def _of_mapping(reference: str, given: object) -> dict[str, SiloSource]:
     silos = {}
     for silo, held in given.items():
         if not isinstance(held, tuple | list) or len(held) != 3:
-            raise InputError(f"{reference}(): silo {silo!r} is {type(held).__name__}; it must return {wanted}")
+            raise InputError(f"{reference}(): silo {silo!r} has {type(held).__name__}; it must return {wanted}")
         train, ids, test = held
         if not isinstance(train, Records) or not isinstance(test, Records):
             raise InputError(f"{reference}(): silo {silo!r} must have rpdp.training.Records for training and test")
@@ -144,10 +144,14 @@ def _of_mapping(reference: str, given: object) -> dict[str, SiloSource]:
 
 def _check_silo(name: str, held: SiloSource) -> None:
     if not _NAME.fullmatch(name):
-        raise InputError(f"silo {name!r}: its name becomes a directory; use letters, digits, '.', '-' and '_'")
+        raise InputError(f"silo {name!r}: its name becomes a directory; use only letters, digits, '.', '-' and '_'")
     if len(held.train) == 0:
         raise InputError(f"silo {name}: it has no training records; leave it out of the federation")
     if len(held.ids) != len(held.train):
-        raise InputError(f"silo {name}: {len(held.ids):,} record ids for {len(held.train):,} training records")
+        raise InputError(
+            f"silo {name}: {len(held.ids):,} record ids for {len(held.train):,} training records; give one id for each"
+        )
     if len(set(held.ids)) != len(held.ids):
-        raise InputError(f"silo {name}: {len(held.ids) - len(set(held.ids)):,} record ids occur more than once")
+        raise InputError(
+            f"silo {name}: {len(held.ids) - len(set(held.ids)):,} record ids occur more than once; make them unique"
+        )

@@ -1,4 +1,4 @@
-"""The study file: one TOML that describes a whole run, checked as a whole before anything is loaded."""
+"""The study file: one TOML file that describes a whole run, checked as a whole before anything is loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rpdp.accounting import Schedule
 from rpdp.budgets import distribution
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.planning import Recipe
-from rpdp.studies.own_code import task_named
 from rpdp.studies.setting_fields import nearest, read_section, table_of
 from rpdp.studies.setting_fields import text as named
 from rpdp.studies.study_sections import (
@@ -28,6 +27,7 @@ from rpdp.studies.study_sections import (
     TrainingSection,
     TuningSection,
 )
+from rpdp.studies.user_code import task_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,14 +49,14 @@ _KNOWN = [*_SECTIONS, "methods", "tuning", "ledgers"]
 
 @dataclass(frozen=True)
 class MethodSettings:
-    """What one method is run with.
+    """The settings of one method.
 
     Attributes:
-        method: Its name.
-        learning_rate: Of the local optimiser.
-        clip_norm: L.
-        level: ε of a method that is given at a level.
-        tuned: Whether learning rate or clip norm were chosen by looking at results on the silos' records.
+        method: The name of the method.
+        learning_rate: The learning rate of the local optimiser.
+        clip_norm: The clip norm L.
+        level: The ε of a method that uses one level for all records.
+        tuned: Whether learning rate or clip norm were chosen by results on the silos' records.
     """
 
     method: str
@@ -68,7 +68,7 @@ class MethodSettings:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A checked study file; `text` is what it says."""
+    """A study file that has been checked; `text` is its contents."""
 
     path: Path
     text: str = field(repr=False)
@@ -85,7 +85,7 @@ class StudyFile:
 
     @classmethod
     def read(cls, path: str | Path) -> StudyFile:
-        """Read and check a study file; every error names the file, the key and its value."""
+        """Read and check a study file. Every error names the file, the key and its value."""
         path = Path(path)
         try:
             return cls._of(path, path.read_text(encoding="utf-8"))
@@ -104,7 +104,7 @@ class StudyFile:
                 raise InputError(f"[{name}] is not a section of a study file{nearest(name, _KNOWN)}")
         for name in ("task", "privacy", "budgets", "training"):
             if name not in values:
-                raise InputError(f"the section [{name}] is missing")
+                raise InputError(f"the section [{name}] is missing; add it")
         parts = {name: read_section(kind, name, values.get(name, {})) for name, kind in _SECTIONS.items()}
         tuning = read_section(TuningSection, "tuning", values["tuning"]) if "tuning" in values else None
         ledgers = table_of(named)("ledgers", values["ledgers"]) if "ledgers" in values else None
@@ -114,7 +114,7 @@ class StudyFile:
         return made
 
     def _check(self) -> None:
-        """What no section can check by itself."""
+        """Check what no section can check by itself."""
         task = self.named_task
         if task is not None:
             _check_task(self.task, task)
@@ -128,22 +128,22 @@ class StudyFile:
 
     @property
     def named_task(self) -> Task | None:
-        """The task that `task.name` stands for; None for data and a model of one's own."""
+        """The task that `task.name` names; None if the user brings data and a model."""
         return None if self.task.name is None else task_named(self.task.name, self.directory)
 
     @property
     def directory(self) -> Path:
-        """Where the study file is: budget files and modules are found from there."""
+        """The directory of the study file, relative to which budget files and modules are found."""
         return self.path.resolve().parent
 
     @property
     def output(self) -> Path:
-        """Where results go, from the current directory."""
+        """The output directory, relative to the current directory."""
         return Path(self.run.output) if self.run.output is not None else Path("runs") / self.path.stem
 
     @property
     def public_schedule(self) -> Schedule:
-        """The schedule, with the task's own values for what the file does not say."""
+        """The schedule, with the task's own values for what the file leaves out."""
         given, task = self.schedule, self.named_task
         values = vars(given).copy()
         if task is not None:
@@ -153,9 +153,9 @@ class StudyFile:
                 values["participation"] = task.schedule.participation
         for key in ("rounds", "local_steps"):
             if values[key] is None:
-                raise InputError(f"schedule.{key} is missing")
+                raise InputError(f"schedule.{key} is missing: give it in [schedule]")
         if values["participation"] is None and values["participations"] is None:
-            raise InputError("schedule.participation is missing: λ, or participations = k for exactly k rounds")
+            raise InputError("schedule.participation is missing: give λ, or participations = k for exactly k rounds")
         try:
             return Schedule(**values)
         except InputError as error:
@@ -163,7 +163,7 @@ class StudyFile:
 
     @property
     def delta(self) -> float:
-        """δ of the run, by default the task's."""
+        """The δ of the run; by default the task's."""
         if self.privacy.delta is not None:
             return self.privacy.delta
         if self.named_task is None:
@@ -172,14 +172,14 @@ class StudyFile:
 
     @property
     def declared_distribution(self) -> Distribution:
-        """The distribution that public settings are computed from."""
+        """The distribution from which public settings are computed."""
         budgets = self.budgets
         name = budgets.distribution or budgets.declared
         assert name is not None
         return distribution(name, budgets.parameters, budgets.overrides)
 
     def recipe(self, learning_rate: float) -> Recipe:
-        """How silos train and the server averages."""
+        """Return how silos train and the server averages."""
         training = self.training
         try:
             return Recipe(
@@ -196,7 +196,7 @@ class StudyFile:
             raise InputError(f"training.{error}") from None
 
     def settings(self, method: str) -> MethodSettings:
-        """What a method is run with: the common settings, unless it has its own."""
+        """Return the settings of a method: the common ones, unless it has its own."""
         own = self.methods.get(method, MethodSection())
         return MethodSettings(
             method,
@@ -207,24 +207,24 @@ class StudyFile:
         )
 
     def check_seeds(self, seeds: Sequence[int]) -> None:
-        """Seeds that are reported must not be those that settings were tuned on."""
+        """Refuse to report seeds on which settings were tuned."""
         both = sorted(set(seeds) & set(self.tuning.seeds)) if self.tuning is not None else []
         if both:
             raise InputError(
                 f"tuning.seeds={list(self.tuning.seeds) if self.tuning else []} must not be reported as well: "
-                f"{', '.join(map(str, both))} would be in both"
+                f"{', '.join(map(str, both))} would be in both. Report other seeds"
             )
 
     def require_simulation(self) -> None:
-        """Refuse seeds where ledgers are named: what they promise needs randomness that nobody can repeat."""
+        """Refuse seeds together with ledgers, whose promise needs randomness that nobody can repeat."""
         if self.ledgers is not None:
             raise PrivacyRefusal(
-                f"{self.path}: a run with seeds is a simulation, which protects nobody, and [ledgers] names ledgers of "
-                "real runs. For a simulation remove [ledgers]; for a real run remove run.seeds and give no --seed"
+                f"{self.path}: a run with seeds is a simulation, which protects nobody, but [ledgers] names ledgers of "
+                "real runs. For a simulation, remove [ledgers]; for a real run, remove run.seeds and give no --seed"
             )
 
     def same_run(self, other: StudyFile) -> bool:
-        """Whether two files describe the same computation, wherever its results go and however it is spread."""
+        """Return whether two files describe the same computation, whatever their outputs, workers and seeds."""
         return self._essence() == other._essence()
 
     def _essence(self) -> StudyFile:
@@ -246,4 +246,6 @@ def _methods(values: object) -> Mapping[str, MethodSection]:
 def _check_task(given: TaskSection, task: Task) -> None:
     if given.partition is not None and given.partition not in task.partitions:
         offered = ", ".join(task.partitions) or "none: its data come in silos already"
-        raise InputError(f"task.partition={given.partition!r} is not offered by task {task.name} (there are {offered})")
+        raise InputError(
+            f"task.partition={given.partition!r} is not a partition of task {task.name} (it has {offered})"
+        )

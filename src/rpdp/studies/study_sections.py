@@ -1,6 +1,6 @@
-"""The sections of a study file, each a frozen dataclass: what can be set, within which limits, and what is assumed.
+"""The sections of a study file, each a frozen dataclass: its settings with their limits and defaults.
 
-Reading a study file loads no torch, so a misspelled key is told at once.
+Reading a study file does not load torch, so a misspelled key is reported at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _numbers = either(
 
 
 def reference(name: str, value: object) -> str:
-    """The name of a function, "package.module:function"."""
+    """Check the name of a function, "package.module:function"."""
     module, colon, function = text(name, value).partition(":")
     if not colon or not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InputError(f'{name}={value!r} must look like "package.module:function"')
@@ -45,7 +45,7 @@ def reference(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class TaskSection:
-    """`[task]`: a built-in task by name, or data, model and loss of one's own.
+    """`[task]`: a built-in task by name, or the user's own data, model and loss.
 
     Attributes:
         name: A built-in task (breast_cancer, digits, mnist_5k), or "package.module:function", which makes one.
@@ -71,12 +71,15 @@ class TaskSection:
                 if getattr(self, key) is None:
                     raise InputError(f'task.{key} is missing: with task.data, give {key} = "package.module:function"')
             if self.partition is not None:
-                raise InputError("task.partition goes with task.name; the data of task.data come in silos already")
+                raise InputError(
+                    f"task.partition={self.partition!r} needs task.name; the data of task.data are divided into silos "
+                    "already, so remove it"
+                )
 
 
 @dataclass(frozen=True)
 class ScheduleSection:
-    """`[schedule]`: rounds, local steps and the law of participation; what is missing comes from the built-in task.
+    """`[schedule]`: rounds, local steps and participation; what is missing comes from the built-in task.
 
     Attributes:
         rounds: T, the rounds that the server announces; by default the task's.
@@ -95,11 +98,14 @@ class ScheduleSection:
     def __post_init__(self) -> None:
         if self.participation is not None and self.participations is not None:
             raise InputError(
-                f"schedule.participations={self.participations} (exactly so many rounds) and schedule.participation="
-                f"{self.participation} (a coin per round) exclude each other"
+                f"schedule.participations={self.participations} (exactly this many rounds) and schedule.participation="
+                f"{self.participation} (a coin per round) exclude each other; give one of them"
             )
         if self.participations is not None and self.max_participations is not None:
-            raise InputError(f"schedule.max_participations={self.max_participations} goes with schedule.participation")
+            raise InputError(
+                f"schedule.max_participations={self.max_participations} limits schedule.participation; with "
+                "schedule.participations, remove it"
+            )
 
 
 @dataclass(frozen=True)
@@ -124,14 +130,14 @@ class PrivacySection:
     def __post_init__(self) -> None:
         if (self.max_epsilon is None) == (self.noise_multiplier is None):
             raise InputError(
-                "privacy needs either max_epsilon (policy: the cost of a record that is in every batch; σ follows) or "
+                "privacy needs either max_epsilon (the cost of a record that is in every batch, which determines σ) or "
                 "noise_multiplier (σ itself)"
             )
 
 
 @dataclass(frozen=True)
 class BudgetSection:
-    """`[budgets]`: drawn from a distribution, or from files, one for each silo.
+    """`[budgets]`: drawn from a distribution, or read from one file for each silo.
 
     Attributes:
         distribution: ThreeLevels, BoundedPareto or BoundedMixGauss: made-up budgets, new for every seed and silo.
@@ -154,16 +160,19 @@ class BudgetSection:
             raise InputError('budgets needs either distribution = "ThreeLevels" or files = {silo = "budgets.csv"}')
         if self.files is not None and self.declared is None:
             raise InputError(
-                "budgets.declared is missing: with files, name the distribution that public settings are computed from "
-                "(real budgets must not leak into them)"
+                "budgets.declared is missing: with files, name the distribution from which public settings are "
+                "computed (real budgets must not influence them)"
             )
         if self.distribution is not None and self.declared is not None:
-            raise InputError(f"budgets.declared={self.declared!r} goes with files; budgets.distribution is declared")
+            raise InputError(
+                f"budgets.declared={self.declared!r} needs budgets.files; budgets.distribution is declared already, so "
+                "remove it"
+            )
 
 
 @dataclass(frozen=True)
 class TrainingSection:
-    """`[training]`: how silos train and the server averages; none of it changes a cost.
+    """`[training]`: how silos train and the server averages. None of this changes a cost.
 
     Attributes:
         decay: Factor on the learning rate from round to round.
@@ -177,7 +186,7 @@ class TrainingSection:
         tuned: Whether these rates were chosen by results on private records; the plan then says so.
     """
 
-    learning_rate: float = setting(require_positive, meaning="of the local optimiser")
+    learning_rate: float = setting(require_positive, meaning="the learning rate of the local optimiser")
     decay: float = setting(require_fraction, 1.0)
     optimiser: str = setting(one_of(*OPTIMISERS), "sgd")
     momentum: float = setting(require_number, 0.0)
@@ -197,7 +206,7 @@ class TrainingSection:
 
 @dataclass(frozen=True)
 class MethodSection:
-    """`[methods.NAME]`: what one method does otherwise.
+    """`[methods.NAME]`: settings of one method that differ from the common ones.
 
     Attributes:
         learning_rate: Instead of that of [training].
@@ -212,9 +221,9 @@ class MethodSection:
 
 @dataclass(frozen=True)
 class RunSection:
-    """`[run]`: which method, which seeds, where the results go.
+    """`[run]`: the method, the seeds, and where the results go.
 
-    Without seeds it is a real run, `is_production`, and needs an id; the split of the data is then the one of seed 0.
+    Without seeds it is a real run (`is_production`) and needs an id; its data are split as for seed 0.
 
     Attributes:
         method: The method of `rpdp train`.
@@ -245,14 +254,14 @@ class RunSection:
             first = 1 if self.first_seed is None else self.first_seed
             object.__setattr__(self, "seeds", tuple(range(first, first + self.seeds)))
         elif self.first_seed is not None:
-            raise InputError(f"run.first_seed={self.first_seed} goes with a number of seeds, such as seeds = 5")
+            raise InputError(f"run.first_seed={self.first_seed} needs a number of seeds, such as seeds = 5")
 
 
 @dataclass(frozen=True)
 class PolicySection:
     """`[policy]`: the silos' own limits.
 
-    In a simulation what is missing is as large as the study file asks for; a real run needs all of them.
+    In a simulation, a missing limit is as wide as the study file needs. A real run needs all limits.
 
     Attributes:
         max_rounds: The largest T.
@@ -275,7 +284,7 @@ class PolicySection:
 
 @dataclass(frozen=True)
 class TuningSection:
-    """`[tuning]`: the grid that every method gets, on seeds that are never reported.
+    """`[tuning]`: the grid for every method, on seeds that are never reported.
 
     Attributes:
         learning_rates: Rates to try; by default the paper's.

@@ -1,7 +1,7 @@
-"""`train`: a simulation or a real run, in a directory of its own, and on from where an interrupted run stopped.
+"""`train`: a simulation or a real run in a directory of its own, which can be resumed after an interruption.
 
-Nothing is written before the first round is over: a run that is refused leaves no file behind. After every round the
-directory holds the log so far and a checkpoint, from which a run goes on to exactly the same model.
+Nothing is written before the first round is over, so a refused run leaves no file behind. After every round the
+directory holds the log so far and a checkpoint, from which a simulation continues to exactly the same model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.devices import require_device
 from rpdp.studies.building import build
 from rpdp.studies.execution import execute, real_run_errors, slow_kernel_remarks
-from rpdp.studies.real_run import heads_of, opened_ledgers, run_id
+from rpdp.studies.real_run import heads_of, open_ledgers, run_id
 from rpdp.studies.run_directory import (
     MODEL,
     PLAN,
@@ -35,7 +35,7 @@ from rpdp.studies.run_directory import (
     write_rounds,
 )
 from rpdp.studies.run_reports import EDITIONS, write_reports
-from rpdp.studies.shortfalls import require_full, standings
+from rpdp.studies.shortfalls import find_shortfalls, require_full
 from rpdp.studies.study_file import StudyFile
 
 if TYPE_CHECKING:
@@ -53,26 +53,26 @@ _OURS = (STUDY_FILE, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHE
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run and where it is.
+    """A finished run and its directory.
 
     Attributes:
-        result: What it led to.
-        directory: Where it is.
-        was_finished: Whether there was nothing left to do.
-        standings: Who got less than their budgets allow, if a real run was admitted by this call. Sensitive.
+        result: The result of the run.
+        directory: The directory that holds it.
+        was_finished: Whether it had been finished before, so that nothing was left to do.
+        shortfalls: The records that get less than their budgets allow, if this call admitted a real run. Sensitive.
     """
 
     result: RunResult
     directory: Path
     was_finished: bool = False
-    standings: tuple[Shortfall, ...] = ()
+    shortfalls: tuple[Shortfall, ...] = ()
 
 
 def train(
     spec: StudyFile,
     settings: MethodSettings,
     seed: int | None,
-    directory: Path,
+    directory: str | Path,
     *,
     resume: bool = False,
     force: bool = False,
@@ -87,18 +87,19 @@ def train(
 
     Args:
         spec: The study file.
-        settings: Of the method.
-        seed: Of the simulation; None for a real run, which needs ledgers.
-        directory: Must not exist or be empty, unless the run is resumed or forced.
-        resume: Go on with the run that is there; a finished one is left as it is.
-        force: Remove what an earlier run left there.
-        strict: Refuse a real run, before anything is reserved, in which a record gets less than its full budget allows.
-        workers: Processes of a simulation; does not change the result. A real run has one.
-        device: Where a simulation trains, cpu or cuda. A real run trains on the CPU.
-        on_begin: Told what is about to run.
-        on_round: Told of every round.
-        on_remark: Told what is good to know, such as a slow kernel.
+        settings: The settings of the method.
+        seed: The seed of a simulation; None for a real run, which needs ledgers.
+        directory: The directory for the results. It must be missing or empty, unless the run is resumed or forced.
+        resume: Continue the run in the directory; a finished run is left as it is.
+        force: Remove what an earlier run left in the directory.
+        strict: Refuse a real run, before anything is reserved, if a record would get less than its full budget allows.
+        workers: The number of processes of a simulation; it does not change the result. A real run has one.
+        device: The device of a simulation, cpu or cuda. A real run trains on the CPU.
+        on_begin: Called with the run that is about to start.
+        on_round: Called after every round.
+        on_remark: Called with remarks such as the use of a slow kernel.
     """
+    directory = Path(directory)
     run = _checked(spec, settings, seed, device, strict=strict, force=force)
     require_device(device, workers or 1, "--workers")
     prepare(directory, spec, resume=resume, force=force)
@@ -110,9 +111,9 @@ def train(
     found: tuple[Shortfall, ...] = ()
     with ExitStack() as stack:
         if seed is None:
-            ledgers = stack.enter_context(opened_ledgers(spec, run, resume=resume))
+            ledgers = stack.enter_context(open_ledgers(spec, run, resume=resume))
             built = build(spec, settings, None, ledgers)
-            found = _tell_steward(built, ledgers, run, on_remark, strict=strict)
+            found = _report_shortfalls(built, ledgers, run, on_remark, strict=strict)
         else:
             built = build(spec, settings, seed, device=device)
         if on_begin is not None:
@@ -137,46 +138,54 @@ def train(
         write_result(result, built.model, directory)
     write_reports(result, directory, spec)
     shutil.rmtree(checkpoint, ignore_errors=True)
-    return TrainedRun(result, directory, standings=found)
+    return TrainedRun(result, directory, shortfalls=found)
 
 
 def _checked(
     spec: StudyFile, settings: MethodSettings, seed: int | None, device: str, *, strict: bool, force: bool
 ) -> str:
-    """The id of a real run, nothing for a simulation; refused where the file is for the other of the two."""
+    """Return the id of a real run, or "" for a simulation; refused if the study file describes the other kind."""
     if seed is None:
         if force:
-            raise InputError("--force is for simulations: a real run is booked for ever. Use --resume, or a new run.id")
+            raise InputError(
+                "--force is for simulations: the bookings of a real run stay. Use --resume, or a new run.id"
+            )
         if device != "cpu":
             raise InputError(f"--device {device} is for simulations: a real run trains on the CPU; use --device cpu")
         return run_id(spec, settings.method)
     spec.require_simulation()
     if strict:
-        raise InputError("--strict looks at what earlier runs left; a simulation has no earlier runs")
+        raise InputError("--strict checks what earlier runs left; a simulation has no earlier runs, so remove it")
     return ""
 
 
-def _tell_steward(
-    built: PreparedRun, ledgers: Mapping[str, Ledger], run: str, tell: Callable[[str], None] | None, *, strict: bool
+def _report_shortfalls(
+    built: PreparedRun,
+    ledgers: Mapping[str, Ledger],
+    run: str,
+    on_remark: Callable[[str], None] | None,
+    *,
+    strict: bool,
 ) -> tuple[Shortfall, ...]:
-    """Who gets less than their budgets allow. A run that was admitted before is what it is."""
+    """Report the records that get less than their budgets allow; nothing if the run was admitted before."""
     if any(status.run == run for ledger in ledgers.values() for status in ledger.status().runs):
         return ()
-    found = standings(built, ledgers)
+    found = find_shortfalls(built, ledgers)
     if strict:
         require_full(found)
-    if tell is not None:
+    if on_remark is not None:
         for remark in [remark for one in found for remark in one.remarks]:
-            tell(remark)
+            on_remark(remark)
     return tuple(found)
 
 
-def prepare(directory: Path, spec: StudyFile, *, resume: bool, force: bool) -> None:
-    """Refuse a directory that this run must not write to."""
+def prepare(directory: str | Path, spec: StudyFile, *, resume: bool, force: bool) -> None:
+    """Refuse a directory to which this run must not write."""
+    directory = Path(directory)
     if resume and force:
-        raise InputError("--resume goes on with a run and --force removes it: give one of them")
+        raise InputError("--resume continues a run and --force removes it: give one of them")
     if directory.exists() and not directory.is_dir():
-        raise InputError(f"{directory} is a file; give a directory")
+        raise InputError(f"{directory} is not a directory; give the name of one")
     if not directory.exists() or not any(directory.iterdir()):
         return
     if force:
@@ -184,37 +193,37 @@ def prepare(directory: Path, spec: StudyFile, *, resume: bool, force: bool) -> N
     elif not resume:
         state = "a finished run" if is_finished(directory) else "files"
         raise InputError(
-            f"{directory} holds {state} already; choose another directory (--out), go on with the run that is there "
-            "(--resume), or remove it (--force)"
+            f"{directory} already holds {state}; choose another directory (--out), continue the run in it (--resume), "
+            "or remove it (--force)"
         )
     elif not study_file_in(directory).is_file():
         if not can_resume(directory):
-            raise InputError(f"{directory} holds no run to go on with: {STUDY_FILE} is missing")
+            raise InputError(f"{directory} holds no run to continue: {STUDY_FILE} is missing; remove --resume")
     elif not StudyFile.read(study_file_in(directory)).same_run(spec):
         raise InputError(
-            f"{spec.path} is not the study file that {directory} was begun with (see {study_file_in(directory)}); "
-            "use another directory, or --force to begin anew"
+            f"{spec.path} is not the study file with which the run in {directory} was started (see "
+            f"{study_file_in(directory)}); use another directory, or --force to start again"
         )
 
 
 def _remove(directory: Path) -> None:
-    """Remove a run, and nothing that is not part of it."""
-    strangers = sorted(each.name for each in directory.iterdir() if each.name not in _OURS)
-    if strangers:
-        raise InputError(f"{directory} holds {strangers[0]}, which no run has written; remove it yourself")
+    """Remove a run; refused if the directory holds anything else."""
+    foreign = sorted(each.name for each in directory.iterdir() if each.name not in _OURS)
+    if foreign:
+        raise InputError(f"{directory} holds {foreign[0]}, which no run wrote; remove it yourself")
     shutil.rmtree(directory)
 
 
 def _require_same(found: RunResult, settings: MethodSettings, seed: int | None, directory: Path) -> None:
     if (found.method, found.seed) != (settings.method, seed):
         raise InputError(
-            f"{directory} holds a finished run of method {found.method}, seed {found.seed}; asked for is method "
-            f"{settings.method}, seed {seed}: use another directory"
+            f"{directory} holds a finished run of method {found.method}, seed {found.seed}, but you asked for method "
+            f"{settings.method}, seed {seed}; use another directory"
         )
 
 
 class _Recorder:
-    """Writes down every round; the first one also writes what the run began with."""
+    """Records every round; the first call also records how the run was started."""
 
     def __init__(self, directory: Path, built: PreparedRun, on_round: Callable[[RoundLog], None] | None) -> None:
         self._directory = directory
@@ -229,7 +238,7 @@ class _Recorder:
             self._on_round(log)
 
     def begin(self) -> None:
-        """The study file, the plan, and the rounds of before an interruption, but for the one that is reported next."""
+        """Write the study file, the plan and the rounds before an interruption, except the round reported next."""
         if self._begun:
             return
         spec, directory = self._built.spec, self._directory
@@ -241,6 +250,6 @@ class _Recorder:
         self._begun = True
 
 
-def can_resume(directory: Path) -> bool:
-    """Whether an interrupted run left something to go on from."""
-    return (directory / CHECKPOINT / CHECKPOINT_FILE).is_file()
+def can_resume(directory: str | Path) -> bool:
+    """Return whether an interrupted run left a checkpoint."""
+    return (Path(directory) / CHECKPOINT / CHECKPOINT_FILE).is_file()

@@ -1,7 +1,7 @@
-"""Learning rate and clip norm of each method: the same grid and the same number of trials for all of them.
+"""Tuning the learning rate and clip norm of each method, with the same grid and number of trials for all of them.
 
-The best is found by accuracy on the silos' test records of seeds that are not reported; that choice is not covered by
-any promise, and every plan made from it says so.
+The best settings are those with the highest accuracy on the silos' test records, on seeds that are not reported. No
+privacy promise covers that choice, and every plan made from it says so.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
@@ -18,7 +19,6 @@ from rpdp.studies.run_directory import read_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
@@ -31,8 +31,8 @@ class Trial:
     """One point of the grid.
 
     Attributes:
-        settings: What was tried.
-        accuracies: On all test records together, a value per tuning seed.
+        settings: The settings that were tried.
+        accuracies: The accuracies on all test records together, one value per tuning seed.
     """
 
     settings: MethodSettings
@@ -47,12 +47,13 @@ class Trial:
 def tune(
     spec: StudyFile,
     methods: Sequence[str],
-    directory: Path,
+    directory: str | Path,
     *,
     workers: int | None = None,
     on_cell: Callable[[MethodRun, int, int], None] | None = None,
 ) -> list[MethodSettings]:
-    """The best settings of every method; trials are kept in the directory, so that an interrupted search goes on."""
+    """Return the best settings of every method. Trials stay in the directory, so an interrupted search can continue."""
+    directory = Path(directory)
     grid = {method: _grid(spec, method) for method in methods}
     assert spec.tuning is not None
     cells = [MethodRun(settings, seed) for tried in grid.values() for settings in tried for seed in spec.tuning.seeds]
@@ -84,5 +85,5 @@ def _trial(spec: StudyFile, settings: MethodSettings, homes: dict[MethodRun, Pat
     assert spec.tuning is not None
     found = [read_summary(homes[MethodRun(settings, seed)])["accuracy"] for seed in spec.tuning.seeds]
     if any(accuracy is None for accuracy in found):
-        raise InputError(f"{spec.path}: tuning needs test records to measure accuracy on, and there are none")
+        raise InputError(f"{spec.path}: tuning needs test records to measure accuracy, but there are none")
     return Trial(settings, tuple(found))

@@ -231,7 +231,7 @@ class Forgetful(Silo):
     def begin(self, announcement: Announcement) -> Update | bool:
         begun = super().begin(announcement)
         if isinstance(begun, Update):
-            self._admitted().open[announcement.round] = announcement.digest()
+            self._admitted().untrained[announcement.round] = announcement.digest()
             return True
         return begun
 
@@ -247,7 +247,7 @@ class Eager(Silo):
     def begin(self, announcement: Announcement) -> Update | bool:
         begun = super().begin(announcement)
         if begun is False and announcement.values.any():
-            self._admitted().open[announcement.round] = announcement.digest()
+            self._admitted().untrained[announcement.round] = announcement.digest()
             return True
         return begun
 
@@ -270,7 +270,7 @@ class Endless(Silo):
     def begin(self, announcement: Announcement) -> Update | bool:
         rounds = self.plan.public.schedule.rounds
         if announcement.round > rounds:
-            self._admitted().open[announcement.round] = announcement.digest()
+            self._admitted().untrained[announcement.round] = announcement.digest()
             return True
         return super().begin(announcement)
 

@@ -84,7 +84,7 @@ def test_a_round_says_what_it_must_and_nothing_else(agent: Agent) -> None:
 
 def test_a_real_run_does_not_begin_with_seeded_silos(tmp_path: Path) -> None:
     """What such silos release protects nobody, and the run would not say so."""
-    with pytest.raises(RpdpError, match="do not go together"):
+    with pytest.raises(RpdpError, match="cannot be mixed"):
         coordinator(tmp_path, COINS, Local(agents(COINS)), seed=None, patience=0.2).go()
     seeded = coordinator(tmp_path, COINS, Local(agents(COINS)), seed=SEED, patience=5.0).go()
     assert seeded.is_simulation

@@ -67,7 +67,7 @@ def test_a_silo_that_moves_to_another_address_is_found_there(tmp_path: Path) -> 
 
 def test_a_real_silo_and_a_seeded_server_do_not_go_together(tmp_path: Path) -> None:
     link = Local(agents(PUBLIC))
-    with pytest.raises(PrivacyRefusal, match="a seeded run and a real one do not go together"):
+    with pytest.raises(PrivacyRefusal, match="a simulation and a real run cannot be mixed"):
         coordinator(tmp_path, PUBLIC, link, seed=None).go()
 
 
@@ -77,7 +77,7 @@ def test_a_silo_that_does_not_admit_the_run_is_named(tmp_path: Path, reason: Rea
         def answered(self, address: str, request: Frame, answer: Callable[[], Frame]) -> Frame:
             return refused(reason) if request.kind == "admit" and address == "at 1" else answer()
 
-    with pytest.raises(PrivacyRefusal, match=rf"'run' was not admitted \(b: {reason}\); the silos' logs say more"):
+    with pytest.raises(PrivacyRefusal, match=rf"'run' was not admitted \(b: {reason}\); see the silos' logs for details"):
         coordinator(tmp_path, PUBLIC, Refusing(agents(PUBLIC))).go()
 
 
@@ -106,7 +106,7 @@ def test_an_answer_that_is_none_costs_its_round_and_the_silo_is_asked_again(tmp_
     for log in result.rounds:
         assert log.joined == tuple(one for one in expected[log.round] if not (one == "b" and log.round == 3))
     faults = {log.round: dict(log.rejected) for log in result.rounds if log.rejected}
-    assert faults == ({} if name == "another kind" else {3: {"b": "an answer that is none"}})
+    assert faults == ({} if name == "another kind" else {3: {"b": "malformed response"}})
 
 
 @pytest.mark.parametrize(

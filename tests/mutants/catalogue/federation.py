@@ -24,7 +24,7 @@ FEDERATION = (
         "policy-not-checked",
         "rule 12",
         "federation/silo.py",
-        "        self.policy.require(public, len(before.keys() - {run}))\n",
+        "        self.policy.require(public, len(runs - {run}))\n",
         "",
         (f"{_ADMISSION}test_a_plan_beyond_the_policy_is_refused_and_nothing_reserved",),
     ),
@@ -40,7 +40,7 @@ FEDERATION = (
         "number-of-runs-not-limited",
         "rule 11",
         "federation/silo.py",
-        "        self.policy.require(public, len(before.keys() - {run}))\n",
+        "        self.policy.require(public, len(runs - {run}))\n",
         "        self.policy.require(public, 0)\n",
         (f"{_ADMISSION}test_runs_count_against_the_policy",),
     ),
@@ -64,8 +64,8 @@ FEDERATION = (
         "planned-from-the-whole-budget",
         "rule 11",
         "federation/silo.py",
-        "            left = self.account.left(self.budgets, self.policy.lifetime_delta)\n",
-        "            left = self.budgets.per_record(self.policy.lifetime_delta)\n",
+        "self.budgets.ids, self.account.left(self.budgets, self.policy.lifetime_delta))",
+        "self.budgets.ids, self.budgets.per_record(self.policy.lifetime_delta))",
         (f"{_ADMISSION}test_a_second_run_is_planned_from_what_is_left",),
     ),
     Mutant(
@@ -109,8 +109,8 @@ FEDERATION = (
         "federation/silo.py",
         "        payload = self.account.stored(run.name, number)\n",
         "        payload = self.account.stored(run.name, number)\n"
-        "        if payload is None and number not in run.training and coin.coin(probability or 0.0):\n"
-        "            run.open[number] = announcement.digest()\n"
+        "        if payload is None and number not in run.in_training and coin.coin(probability or 0.0):\n"
+        "            run.untrained[number] = announcement.digest()\n"
         "            return True\n",
         (f"{_RULES}test_a_round_sat_out_is_never_trained_however_often_it_is_announced",),
     ),
@@ -185,7 +185,7 @@ FEDERATION = (
         "        payload = self.account.stored(run.name, number)\n",
         "        payload = self.account.stored(run.name, number)\n"
         "        if payload is None and charge.joined:\n"
-        "            run.open[number] = announcement.digest()\n"
+        "            run.untrained[number] = announcement.digest()\n"
         "            return True\n",
         (f"{_SILO}test_a_round_that_breaks_is_charged_and_never_trained_again",),
     ),
@@ -193,7 +193,7 @@ FEDERATION = (
         "round-trained-twice",
         "rule 9",
         "federation/silo.py",
-        "        del run.open[announcement.round]\n",
+        "        del run.untrained[announcement.round]\n",
         "",
         _OFFERED,
     ),
@@ -209,8 +209,8 @@ FEDERATION = (
         "another-silos-update-released",
         "rule 9",
         "federation/silo.py",
-        "        if update.silo != self.name or update.round not in run.training:\n",
-        "        if update.round not in run.training:\n",
+        "        if update.silo != self.name or update.round not in run.in_training:\n",
+        "        if update.round not in run.in_training:\n",
         (f"{_SILO}test_only_the_update_of_this_silo_and_round_is_stored",),
     ),
     Mutant(
@@ -311,9 +311,9 @@ FEDERATION = (
         "update-weighted-by-the-realised-draws",
         "rule 2",
         "federation/silo.py",
-        "        return Trained(Update(self.name, announcement.round, change), draws)\n",
+        "        return TrainedRound(Update(self.name, announcement.round, change), draws)\n",
         "        share = float(draws.sum()) / max(run.plan.expected_batch, 1.0)\n"
-        "        return Trained(Update(self.name, announcement.round, change * share), draws)\n",
+        "        return TrainedRound(Update(self.name, announcement.round, change * share), draws)\n",
         (f"{_SILO}test_the_change_is_that_of_a_run_from_the_announced_model",),
     ),
     Mutant(

@@ -18,18 +18,18 @@ LEDGER = (
     Mutant(
         "reservation-rounded-down",
         "rule 11",
-        "ledger/store/units.py",
+        "ledger/store/fixed_point.py",
         "np.ceil(np.ldexp(amount, shift)).astype(np.int64)",
         "np.trunc(np.ldexp(amount, shift)).astype(np.int64)",
-        ("tests/ledger/test_units.py::test_rounding_is_to_the_next_whole_unit",),
+        ("tests/ledger/test_fixed_point.py::test_rounding_is_to_the_next_whole_unit",),
     ),
     Mutant(
         "what-is-left-rounded-up",
         "rule 11",
-        "ledger/store/units.py",
+        "ledger/store/fixed_point.py",
         "    units = np.maximum(rounded_down(budget, shift) - reserved, 0)\n",
         "    units = np.maximum(rounded_up(budget, shift) + 1 - reserved, 0)\n",
-        ("tests/ledger/test_units.py::test_any_costs_within_what_is_left_add_up_to_at_most_the_budget",),
+        ("tests/ledger/test_fixed_point.py::test_any_costs_within_what_is_left_add_up_to_at_most_the_budget",),
     ),
     Mutant(
         "second-reservation-replaces-the-first",
@@ -42,7 +42,7 @@ LEDGER = (
     Mutant(
         "delta-of-a-run-not-reserved",
         "rule 11",
-        "ledger/standing.py",
+        "ledger/balances.py",
         "self.booked_delta += np.where(drawn, rounded_up(np.full(1, plan.public.delta), DELTA_SHIFT), 0)",
         "self.booked_delta += 0",
         (f"{_SUITE}test_left_is_lifetime_minus_all_reservations",),
@@ -50,7 +50,7 @@ LEDGER = (
     Mutant(
         "plan-beyond-what-is-left-reserved",
         "rule 8",
-        "ledger/standing.py",
+        "ledger/balances.py",
         "        over = drawn & ~fits_epsilon(plan.cost, self.epsilon, self.booked_epsilon)\n",
         "        over = drawn & (plan.cost > self.epsilon)\n",
         (f"{_LEDGER}test_a_plan_beyond_what_is_left_is_refused_as_a_whole",),
@@ -78,10 +78,10 @@ LEDGER = (
         "rounds-sat-out-are-refunded",
         "rule 10",
         "ledger/ledger.py",
-        '            points.reached("charge: committed")\n',
-        "            if not charge.joined and self._standing is not None:\n"
-        "                self._standing.booked_epsilon //= 2\n"
-        '            points.reached("charge: committed")\n',
+        '            crash_points.reached("charge: committed")\n',
+        "            if not charge.joined and self._balances is not None:\n"
+        "                self._balances.booked_epsilon //= 2\n"
+        '            crash_points.reached("charge: committed")\n',
         (f"{_SUITE}test_nothing_is_refunded",),
     ),
     # Charges
@@ -202,14 +202,14 @@ LEDGER = (
         "inbox-not-read-before-steps",
         "rule 12",
         "ledger/ledger.py",
-        "        return self._standing.off(self.pending())\n",
-        "        return self._standing.off()\n",
+        "        return self._balances.switched_off(self.pending())\n",
+        "        return self._balances.switched_off()\n",
         (f"{_STEWARD}test_a_withdrawal_beside_a_run_holds_at_once_and_is_booked_with_the_next_round",),
     ),
     Mutant(
         "withdrawn-records-have-something-left",
         "rule 11",
-        "ledger/standing.py",
+        "ledger/balances.py",
         "        epsilon[self.withdrawn] = 0.0\n",
         "",
         (f"{_SUITE}test_withdrawn_records_stay_withdrawn_and_have_nothing_left",),
@@ -225,7 +225,7 @@ LEDGER = (
     Mutant(
         "frozen-budgets-after-lowering",
         "rule 11",
-        "ledger/standing.py",
+        "ledger/balances.py",
         "        is_off = self._is_off(touched, epsilon, delta, withdrawn)\n",
         "        is_off = self._is_off(touched, self.epsilon[touched], self.delta[touched], withdrawn)\n",
         (f"{_STEWARD}test_a_budget_below_what_is_reserved_switches_the_record_off",),
@@ -276,7 +276,7 @@ LEDGER = (
         "rolled-back-ledger-opened",
         "rule 9",
         "ledger/ledger_base.py",
-        "        newest.require(self.chain, self.database)\n",
+        "        notes.require(self.chain, self.database)\n",
         "",
         (f"{_HEADS}test_a_rolled_back_file_is_refused",),
     ),

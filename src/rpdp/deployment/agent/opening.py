@@ -16,8 +16,8 @@ from rpdp.deployment.agent.release_timing import Timing
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Silo
 from rpdp.sampling import Secure, Seeded
-from rpdp.studies.own_code import call_factory, load_function, task_named
 from rpdp.studies.study_data import records_of
+from rpdp.studies.user_code import call_factory, load_function, task_named
 from rpdp.training import FlatModel, Records, make_kernel, require_private
 
 if TYPE_CHECKING:

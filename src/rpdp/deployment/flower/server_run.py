@@ -24,12 +24,12 @@ from rpdp.federation.evaluation import Evaluation
 from rpdp.ledger.heads import NAME as HEADS
 from rpdp.planning import PublicPlan
 from rpdp.report import write_report
-from rpdp.studies.own_code import call_factory
 from rpdp.studies.run_directory import append_round, is_finished, read_summary, write_result
 from rpdp.studies.run_reports import EDITIONS, facts_of
 from rpdp.studies.setting_fields import plain_name
 from rpdp.studies.study_data import make_model, measure
 from rpdp.studies.study_file import StudyFile
+from rpdp.studies.user_code import call_factory
 from rpdp.training import FlatModel, Records
 
 if TYPE_CHECKING:

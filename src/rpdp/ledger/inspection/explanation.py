@@ -1,4 +1,4 @@
-"""The story of one record in plain words: its budget, its runs, what is spent and what is left."""
+"""An explanation of one record in plain language: its budget, its runs, what is spent and what is left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
-from rpdp.ledger.inspection.account_rows import IndexedAction, accounts_of
+from rpdp.ledger.inspection.account_chunks import IndexedAction, accounts_of
 from rpdp.ledger.store.record_keys import as_bytes
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ class RunExplanation:
     """What one run took from a record.
 
     Attributes:
-        run: Its name.
-        admitted: When.
-        q: The chance of being drawn into a local step; 0 if the record sat the run out.
-        epsilon: What was reserved, and so spent.
-        delta: The same for δ.
-        rounds: Planned by the run.
-        active_rounds: In which the record may be drawn.
-        announced: So far.
-        joined: By the silo, so far.
-        given_joined: The cost given that the silo joined so many rounds: an auditor's number, beside the promise.
+        run: The name of the run.
+        admitted: The time of its admission.
+        q: The probability of being drawn into a local step; 0 if the record sat the run out.
+        epsilon: The ε that was reserved, which counts as spent.
+        delta: The δ that was reserved, which counts as spent.
+        rounds: The number of planned rounds.
+        active_rounds: The number of rounds in which the record may be drawn.
+        announced: The number of rounds announced so far.
+        joined: The number of those rounds that the silo joined while the record was active.
+        given_joined: The cost given that the silo joined this many rounds: for auditors, not part of the promise.
     """
 
     run: str
@@ -52,7 +52,7 @@ class RunExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that the ledger knows of a record."""
+    """Everything that the ledger knows about a record."""
 
     record: str
     hash: str
@@ -73,32 +73,32 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """In plain words."""
+        """The explanation in plain language."""
         lines = [
             f"Record {self.record} came with a lifetime budget of ε = {self.first_epsilon:.4g}, δ = "
             f"{self.first_delta:.3g}.",
             *self.changes,
-            *(_told(run) for run in self.runs),
-            f"Altogether ε = {self.spent_epsilon:.4g} and δ = {self.spent_delta:.3g} are spent, of ε = "
-            f"{self.epsilon:.4g} and δ = {self.delta:.3g} that are in force.",
+            *(_run_text(run) for run in self.runs),
+            f"In total, ε = {self.spent_epsilon:.4g} and δ = {self.spent_delta:.3g} are spent of the budget in force, "
+            f"ε = {self.epsilon:.4g} and δ = {self.delta:.3g}.",
         ]
         if self.withdrawn:
-            lines.append("It has withdrawn: it is never drawn again. What was spent stays spent.")
+            lines.append("It has been withdrawn and is never drawn again. What was spent stays spent.")
         elif self.switched_off:
-            lines.append("Its budget is now below what was reserved: it is not drawn any more.")
+            lines.append("Its budget is now below what was reserved, so it is no longer drawn.")
         else:
             lines.append(f"ε = {self.left_epsilon:.4g} and δ = {self.left_delta:.3g} are left for further runs.")
         return "\n".join(lines)
 
 
 def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
-    """Look up one record; reads a few rows, whatever the size of the ledger."""
+    """Explain one record. Reads a few rows, whatever the size of the ledger."""
     hashed = ledger.key.record(record)
     found = ledger.records.find(hashed)
     if found is None:
         raise InputError(
-            f"no record {record!r} among the {len(ledger.records):,} of {ledger.files.database}; ids are compared "
-            "exactly"
+            f"there is no record {record!r} among the {len(ledger.records):,} of {ledger.files.database}; ids are "
+            "compared exactly"
         )
     chunk, row = found
     about = [action for action in ledger.actions() if (action.hashes == hashed).all(axis=1).any()]
@@ -157,14 +157,13 @@ def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int) -> Ru
     )
 
 
-def _told(run: RunExplanation) -> str:
+def _run_text(run: RunExplanation) -> str:
     if run.q == 0.0:
         return f"Run {run.run} ({run.admitted}): it sat out and spent nothing."
-    rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} joined with it"
+    rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} of them joined while it was active"
     early = "" if run.active_rounds == run.rounds else f", active in the first {run.active_rounds}"
     return (
-        f"Run {run.run} ({run.admitted}): drawn into each local step with probability {run.q:.4g}; reserved, and so "
-        "spent: "
-        f"ε = {run.epsilon:.4g} at δ = {run.delta:.3g} ({rounds}{early}). Given exactly these joined rounds, the "
-        f"cost is ε = {run.given_joined:.4g}."
+        f"Run {run.run} ({run.admitted}): drawn into each local step with probability {run.q:.4g}. Reserved, and "
+        f"therefore spent: ε = {run.epsilon:.4g} at δ = {run.delta:.3g} ({rounds}{early}). Given exactly these joined "
+        f"rounds, the cost is ε = {run.given_joined:.4g}."
     )

@@ -1,8 +1,8 @@
-"""A ledger for an auditor: every account as CSV or Parquet, or accounts and events as JSON.
+"""Exporting a ledger for an auditor: every account as CSV, or accounts and events as JSON.
 
-Records appear by their keyed hashes, which mean nothing without the silo's key; in the edition without ids, not even
-those, and sorted by their numbers, so that nothing tells which record is which. Events in that edition leave out who
-was meant and why.
+Records appear by their keyed hashes, which mean nothing without the silo's key. An export without ids omits the hashes
+too and sorts the records by their numbers, so that nothing shows which record is which. Its events leave out whom they
+concern and why.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from rpdp.errors import InputError
-from rpdp.ledger.inspection.account_rows import all_accounts
+from rpdp.ledger.inspection.account_chunks import all_accounts
 from rpdp.ledger.store.record_keys import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rpdp.ledger.inspection.account_rows import Accounts
+    from rpdp.ledger.inspection.account_chunks import Accounts
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
 
@@ -32,10 +32,11 @@ _FLAGS = ("withdrawn", "is_off")
 _PERSONAL = ("action", "reason", "signature", "sha256")
 
 
-def export(ledger: LedgerBase, path: Path, *, without_ids: bool, progress: Progress) -> int:
-    """Write all accounts; how many."""
+def export(ledger: LedgerBase, path: str | Path, *, without_ids: bool, progress: Progress) -> int:
+    """Write all accounts and return how many."""
+    path = Path(path)
     if path.suffix not in ENDINGS:
-        raise InputError(f"{path}: the name must end in {' or '.join(ENDINGS)}")
+        raise InputError(f"{path}: the file name must end in {' or '.join(ENDINGS)}")
     with ledger.reading(), path.open("w", encoding="utf-8", newline="") as file:
         rows = _rows(ledger, progress, without_ids=without_ids)
         if path.suffix == ".csv":
@@ -99,5 +100,5 @@ def _event(event: Any, *, without_ids: bool) -> dict[str, Any]:
     facts = event.facts
     if without_ids and not event.run:
         facts = {name: value for name, value in facts.items() if name not in _PERSONAL}
-    told = {"seq": event.seq, "kind": event.kind, "facts": facts, "head": event.head.hex()}
-    return told | ({"run": event.run, "round": event.round, "joined": bool(event.joined)} if event.run else {})
+    entry = {"seq": event.seq, "kind": event.kind, "facts": facts, "head": event.head.hex()}
+    return entry | ({"run": event.run, "round": event.round, "joined": bool(event.joined)} if event.run else {})

@@ -1,4 +1,4 @@
-"""A ledger in numbers: what a steward sees first."""
+"""An overview of a ledger in numbers: what a steward sees first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.ledger.inspection.account_rows import all_accounts
+from rpdp.ledger.inspection.account_chunks import all_accounts
 from rpdp.ledger.stewardship.pruning import updates_kept
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from rpdp.ledger.store.chain import PublicHead
 
 EDGES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Groups by budget in force: up to and with each of these, and above the last."""
+"""Upper limits (inclusive) of the groups by budget in force; the last group has none."""
 
 
 @dataclass(frozen=True)
 class BudgetGroup:
-    """Records with budgets in a band. `high` is None for the last."""
+    """The records whose budgets lie between two limits. `high` is None for the last group."""
 
     low: float
     high: float | None
@@ -37,7 +37,7 @@ class BudgetGroup:
 
 @dataclass(frozen=True)
 class RunOverview:
-    """A run, with what it took."""
+    """A run and what it cost."""
 
     status: RunStatus
     public_plan: str
@@ -52,7 +52,7 @@ class RunOverview:
 
 @dataclass(frozen=True)
 class Overview:
-    """All of it."""
+    """The whole ledger in numbers."""
 
     ledger: str
     kind: str
@@ -99,7 +99,7 @@ class _Sums:
 
 
 def overview_of(ledger: LedgerBase, progress: Progress) -> Overview:
-    """Look at every account once."""
+    """Summarise a ledger in one pass over all accounts."""
     kept = updates_kept(ledger.database)
     sums = _Sums()
     withdrawn = off = never = 0

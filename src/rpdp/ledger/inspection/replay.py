@@ -1,4 +1,4 @@
-"""Accounts and rounds once more, from raw events alone, without a look at any sum that the ledger keeps."""
+"""Replaying accounts and rounds from raw events alone, without using any sum that the ledger keeps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.ledger.inspection.account_rows import IndexedAction
-from rpdp.ledger.standing import is_overbooked
+from rpdp.ledger.balances import is_overbooked
+from rpdp.ledger.inspection.account_chunks import IndexedAction
+from rpdp.ledger.store.fixed_point import DELTA_SHIFT, fits_delta, fits_epsilon, rounded_up
 from rpdp.ledger.store.run_book import Admission
-from rpdp.ledger.store.units import DELTA_SHIFT, fits_delta, fits_epsilon, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Booking:
-    """A reservation as its event and classes tell it."""
+    """A reservation according to its event and classes."""
 
     admission: Admission
     classes: Classes
 
 
 def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
-    """Every record's budget in force and bookings, event by event, against the ledger's totals."""
+    """Replay every record's budget and bookings, event by event, and compare them with the ledger's totals."""
     history: list[tuple[int, IndexedAction | _Booking]] = []
     for action_seq, action in zip(_seqs(ledger, "withdraw", "lower", "raise"), ledger.booked_actions(), strict=True):
         action.require_signature(ledger.steward)
@@ -48,7 +48,7 @@ def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     for admission in admissions:
         found = drawn[admission.seq]
         if found != admission.drawn:
-            yield f"run {admission.run!r}: {found:,} records can be drawn, its event says {admission.drawn:,}"
+            yield f"run {admission.run!r}: {found:,} records can be drawn, but its event says {admission.drawn:,}"
 
 
 def _seqs(ledger: LedgerBase, *kinds: str) -> list[int]:
@@ -85,9 +85,9 @@ def _replay_chunk(
     totals = ledger.records.totals(chunk)
     wrong = (totals[0] != spent_epsilon) | (totals[1] != spent_delta)
     if wrong.any():
-        yield f"{int(wrong.sum()):,} records of chunk {chunk.key} have other totals than their bookings add up to"
+        yield f"{int(wrong.sum()):,} records of chunk {chunk.key}: their totals differ from the sum of their bookings"
     if (is_overbooked(epsilon, delta, spent_epsilon, spent_delta) & ~_was_changed(history, hashes)).any():
-        yield f"records of chunk {chunk.key} are booked beyond their budget, and no steward lowered it"
+        yield f"records of chunk {chunk.key} are booked beyond their budget, although no steward lowered it"
 
 
 def _was_changed(
@@ -101,7 +101,7 @@ def _was_changed(
 
 
 def replay_rounds(ledger: LedgerBase) -> Iterator[str]:
-    """Rounds in their order, coins within the plan, releases only of joined rounds."""
+    """Check that rounds are in order, coins follow the plan, and only joined rounds were released."""
     runs: dict[str, _Rounds] = {}
     for event in ledger.chain.events():
         if event.kind == "admit":
@@ -116,7 +116,7 @@ def replay_rounds(ledger: LedgerBase) -> Iterator[str]:
 
 
 class _Rounds:
-    """What may happen next in a run."""
+    """The state of one run during the replay."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -128,14 +128,14 @@ class _Rounds:
         where = f"round {event.round} of run {event.run!r}"
         if event.kind == "release":
             if event.round not in self._joined or event.round in self._released:
-                yield f"{where} was released and not joined, or twice"
+                yield f"{where} was released without being joined, or released twice"
             self._released.add(event.round)
             return
         schedule, join = self._admission.public.schedule, self._admission.rounds_to_join
         if not self._announced < event.round <= schedule.rounds:
             yield f"{where} was charged after round {self._announced} of {schedule.rounds}"
         if event.facts["missed"] != event.round - self._announced - 1:
-            yield f"{where}: the rounds missed before it are not {event.facts['missed']}"
+            yield f"{where}: {event.facts['missed']} is not the number of rounds missed before it"
         self._announced = event.round
         if event.joined:
             self._joined.add(event.round)
@@ -143,4 +143,4 @@ class _Rounds:
         if cap is not None and len(self._joined) > cap:
             yield f"{where} was joined beyond the cap of {cap}"
         if join is not None and bool(event.joined) != (event.round in join):
-            yield f"{where}: joined or not, against the rounds drawn at admission"
+            yield f"{where}: whether it was joined contradicts the rounds drawn at admission"

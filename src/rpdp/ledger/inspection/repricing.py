@@ -1,4 +1,4 @@
-"""What each run booked, priced anew from the public settings of its plan, in three ways.
+"""Recomputing what each run booked from the public settings of its plan, in three ways.
 
 | price | a booking below it is | independent of |
 |---|---|---|
@@ -6,8 +6,8 @@
 | lower bound, from rounded privacy losses | an overspent record | grid and rounding of the first |
 | lower bound, by an attacker (`rpdp.ledger.inspection.attacker`) | an overspent record | all of `rpdp.accounting` |
 
-The first is the sharpest and finds any booking that was changed; a fault of the accountant itself would go through it.
-The last is written without any code of the accountant, and finds a fault that makes prices a few per cent too low.
+The first is the tightest and finds any booking that was changed, but would miss a fault of the accountant itself. The
+last uses no code of the accountant, and finds a fault that makes prices a few per cent too low.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.run_book import Admission
     from rpdp.ledger.store.sampling_classes import Classes
-    from rpdp.ledger.store.units import FloatArray
 
 TOLERANCE = 1e-6
-"""Prices of the same q alone and in a batch differ by less than this, relative (`rpdp.accounting.certificate`)."""
+"""Relative: prices of one q, alone and in a batch, differ by less than this (`rpdp.accounting.certificate`)."""
 
 MOST_PRICED, MOST_ATTACKED = 1024, 128
-"""More different q than this are checked against the price of the next smaller one among so many: cost rises with q."""
+"""With more distinct q than this, only so many are priced. The others are checked against the next smaller one's price,
+which is safe because the cost rises with q."""
 
 
 def reprice(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
-    """All runs of a ledger."""
+    """Price all runs of a ledger again and report bookings that are too low."""
     admissions = ledger.runs.admissions()
     for number, admission in enumerate(admissions):
         yield from _reprice(admission, ledger.runs.members.classes(admission.seq, admission.classes))
-        progress("pricing runs anew", number + 1, len(admissions))
+        progress("pricing runs again", number + 1, len(admissions))
 
 
 def _reprice(admission: Admission, classes: Classes) -> Iterator[str]:
@@ -60,7 +61,7 @@ def _reprice(admission: Admission, classes: Classes) -> Iterator[str]:
 
 
 def _attacked(admission: Admission, active: int, q: FloatArray, booked: FloatArray) -> Iterator[str]:
-    """What an attacker can prove, against the smallest booking at each q, or at those up to the next one."""
+    """Compare what an attacker can prove with the smallest booking at each q, or between it and the next one."""
     grid = _some(q, MOST_ATTACKED)
     least = np.full(len(grid), np.inf)
     np.minimum.at(least, np.searchsorted(grid, q, side="right") - 1, booked)
@@ -76,7 +77,7 @@ def _attacked(admission: Admission, active: int, q: FloatArray, booked: FloatArr
 
 
 def _some(q: FloatArray, most: int) -> FloatArray:
-    """The different values, or so many of them, with the smallest."""
+    """Return the distinct values, or at most `most` of them including the smallest."""
     grid = np.unique(q)
     if grid.size <= most:
         return grid
@@ -84,7 +85,7 @@ def _some(q: FloatArray, most: int) -> FloatArray:
 
 
 def _prices(admission: Admission, active: int, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """For each q its certified cost and a proven lower bound, or those of a smaller q."""
+    """Return for each q its certified cost and a proven lower bound, or those of the next smaller q on the grid."""
     public = admission.public
     grid = _some(q, MOST_PRICED)
     own, loss = (

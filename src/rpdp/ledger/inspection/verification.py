@@ -1,18 +1,19 @@
-"""Is this ledger what it says? Everything is recomputed from the raw events, and every discrepancy listed.
+"""Verifying a ledger: everything is recomputed from the raw events, and every discrepancy is listed.
 
-Five checks, none of which trusts another's result:
+There are six checks, none of which relies on the result of another:
 
 1. *file*: SQLite's own integrity check; tables and indexes are exactly those of a ledger.
-2. *chain*: every head, public and private, from the first event on; the newest state noted beside the ledger.
-3. *bulk*: every row outside the chain is named by an event, by its hash; no row is left over, none is missing but the
-   updates that a later event has removed.
-4. *accounts* (`replay`): the budget in force and the sum of all bookings of every record, from segments, memberships
-   and steward actions; no reservation over the budget in force at that moment; the totals are these sums, exactly.
-5. *prices* (`repricing`): what each run booked for each sampling probability, from the public settings of its plan by
-   the accountants, anew, and against an attacker.
+2. *chain*: every head, public and private, from the first event on; the latest state noted beside the ledger.
+3. *bulk*: an event states the hash of every row outside the chain; no row is left over, and none is missing except
+   updates that a later event removed.
+4. *rounds* (`replay`): rounds are in order, coins follow the plan, and only joined rounds were released.
+5. *accounts* (`replay`): the budget in force and the sum of all bookings of every record, from segments, memberships
+   and steward actions; no reservation exceeds the budget in force at that moment; the totals equal these sums exactly.
+6. *prices* (`repricing`): what each run booked for each sampling probability, computed again by the accountants from
+   the public settings of its plan, and compared with what an attacker can prove.
 
-So any change of a byte that changes what a ledger says is found; a change that is not found (in free pages, in the
-unused part of a page) has no effect on anything that is read.
+Any changed byte that changes what a ledger says is found. A change that is not found (in free pages, in the unused part
+of a page) has no effect on anything that is read.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """Something that is not as it must be."""
+    """One thing that a check found wrong."""
 
     check: str
     problem: str
@@ -48,7 +49,7 @@ class Discrepancy:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was looked at, and all that was found wrong."""
+    """What was checked, and everything that was found wrong."""
 
     events: int
     records: int
@@ -62,7 +63,10 @@ class Verification:
 
 
 def verify(ledger: LedgerBase, notes: list[dict[str, Any]], progress: Progress) -> Verification:
-    """All checks; one that cannot be finished is a finding, too. `notes` are of the newest state, read before."""
+    """Run all checks. A check that cannot finish is a finding, too.
+
+    `notes` are the notes of the latest state, which must have been read before the events.
+    """
     checks: dict[str, Callable[[], Iterator[str]]] = {
         "file": lambda: _file(ledger),
         "chain": lambda: _chain(ledger, notes, progress),
@@ -84,8 +88,8 @@ def _collected(name: str, check: Callable[[], Iterator[str]]) -> list[Discrepanc
         found += [Discrepancy(name, problem) for problem in check()]
     except RpdpError as error:
         found.append(Discrepancy(name, str(error)))
-    except Exception as error:  # whatever a damaged file makes fail is a finding
-        found.append(Discrepancy(name, f"cannot be checked: {type(error).__name__}: {error}"))
+    except Exception as error:  # a damaged file can make anything fail, and each failure is a finding
+        found.append(Discrepancy(name, f"the check failed: {type(error).__name__}: {error}"))
     return found
 
 
@@ -103,19 +107,19 @@ def _chain(ledger: LedgerBase, notes: list[dict[str, Any]], progress: Progress) 
     head, public_head, public_count = GENESIS, GENESIS, 0
     for expected, event in enumerate(ledger.chain.events(), start=1):
         if event.seq != expected or event.kind not in (PUBLIC_KINDS if event.run else PRIVATE_KINDS):
-            yield f"event {event.seq} ({event.kind}) stands where event {expected} should"
+            yield f"event {event.seq} ({event.kind}) is in the place of event {expected}"
             return
         if (event.kind == "create") != (event.seq == 1):
-            yield f"event {event.seq} is a {event.kind}"
+            yield f"event {event.seq} is of kind {event.kind}, but exactly the first event must be of kind create"
         head = head_after(head, event)
         if event.head != head:
-            yield f"event {event.seq} ({event.kind}) was changed: its head is not the one computed"
+            yield f"event {event.seq} ({event.kind}) was changed: its head differs from the computed one"
             return
         if event.kind in PUBLIC_KINDS:
             public_count, public_head = public_count + 1, public_head_after(public_head, event)
         stated = (event.public_count, event.public_head)
         if stated != ((public_count, public_head) if event.kind in PUBLIC_KINDS else (None, None)):
-            yield f"event {event.seq} ({event.kind}): its public head is not the one computed"
+            yield f"event {event.seq} ({event.kind}): its public head differs from the computed one"
             return
         progress("checking events", event.seq, ledger.chain.seq)
     ledger.require_newest(notes)
@@ -150,15 +154,15 @@ _TABLES_OF = {
     "release": ("outbox",),
     "prune": (),
 }
-"""Where the rows lie that an event names; those of a steward action in `change`."""
+"""The tables that hold the rows of each kind of event; those of steward actions are in `change`."""
 
 
 def _bulk_of(ledger: LedgerBase, event: Event) -> str | None:
-    """Whether the rows of an event are those that it names."""
+    """Return the problem if the rows of an event do not match the hash that it states."""
     facts = event.facts
     if event.kind in ("create", "add"):
         same = ledger.records.digest(event.seq) == facts["records"]["sha256"]
-        return None if same else f"the records of event {event.seq} are not those that came with it"
+        return None if same else f"the records of event {event.seq} are not those that it added"
     if event.kind == "admit":
         same = ledger.runs.members.digest(event.seq) == facts["members"]
         return None if same else f"the members of run {event.run!r} are not those that were admitted"
@@ -167,7 +171,7 @@ def _bulk_of(ledger: LedgerBase, event: Event) -> str | None:
         return None if same else f"the update of round {event.round} of run {event.run!r} is not the released one"
     if event.kind in ACTION_KINDS:
         same = _hash_in(ledger, "change", "body", event.seq) == facts["sha256"]
-        return None if same else f"the steward action of event {event.seq} is not the one that was given"
+        return None if same else f"the steward action of event {event.seq} is not the one that was booked"
     return None
 
 
@@ -181,9 +185,9 @@ def _left_over(ledger: LedgerBase, named: set[tuple[str, int]], *, has_totals: b
     for table in ("segment", "class", "member", "change", "outbox"):
         for (seq,) in ledger.database.rows(f"SELECT DISTINCT seq FROM {table}"):  # noqa: S608
             if (table, seq) not in named:
-                yield f"rows of {table} belong to event {seq}, which does not name them"
+                yield f"table {table} has rows for event {seq}, which does not state them"
     actions = {event.seq: event.facts["action"] for event in ledger.chain.events(*ACTION_KINDS)}
     if dict(ledger.database.rows("SELECT seq, action FROM change")) != actions:
-        yield "steward actions have other names than in the chain"
+        yield "the names of steward actions differ from those in the chain"
     if not has_totals and ledger.database.rows("SELECT 1 FROM total LIMIT 1"):
-        yield "there are totals, and no run was admitted"
+        yield "there are totals, but no run was admitted"

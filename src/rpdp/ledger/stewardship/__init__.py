@@ -1,1 +1,1 @@
-"""What a data steward may do to records: withdraw, lower, raise with a signature, prune stored updates."""
+"""Actions of a data steward: withdraw records, lower budgets, raise them with a signature, prune stored updates."""

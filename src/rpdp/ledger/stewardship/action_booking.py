@@ -1,4 +1,4 @@
-"""Steward actions become events: each is booked once, whatever crashes in between."""
+"""Booking steward actions as events in the chain: each exactly once, even after a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ActionBook:
-    """Takes actions into the chain, inside a transaction of the caller."""
+    """Books actions in the chain. The caller opens the transaction."""
 
     def __init__(self, database: Database, chain: Chain, steward: StewardPublicKey | None) -> None:
         self._database = database
@@ -26,11 +26,11 @@ class ActionBook:
         self.reload()
 
     def reload(self) -> None:
-        """Take from the file which actions are booked."""
+        """Load from the file which actions are booked."""
         self.booked = {name for (name,) in self._database.rows("SELECT action FROM change")}
 
     def book(self, actions: Sequence[Action]) -> None:
-        """Write the events of these actions."""
+        """Append the events of these actions."""
         for action in actions:
             action.require_signature(self._steward)
             facts = {
@@ -45,11 +45,11 @@ class ActionBook:
             self._database.rows("INSERT INTO change VALUES(?, ?, ?)", (seq, action.name, action.body))
 
     def done(self, actions: Sequence[Action]) -> None:
-        """These are committed."""
+        """Mark these actions as booked, after their transaction was committed."""
         self.booked.update(action.name for action in actions)
 
     def actions(self, before: int | None = None) -> list[Action]:
-        """All booked actions in their order, or those before an event."""
+        """Return the booked actions in order: all of them, or those before event `before`."""
         signatures = {
             event.seq: bytes.fromhex(event.facts["signature"])
             for event in self._chain.events("withdraw", "lower", "raise")

@@ -1,12 +1,12 @@
-"""What a steward may do to records: withdraw them, lower their budgets, raise them with a signature.
+"""Steward actions: withdraw records, lower their budgets, or raise them with a signature.
 
-An action is a small file: a signature line, a header in JSON, and the records with their new budgets as arrays. What
-it says holds from the next local step on; it never gives anything back.
+An action is a small file: a signature line, a JSON header, and the records with their new budgets as arrays. It takes
+effect from the next local step on and never refunds anything.
 
 | action | effect | needs |
 |---|---|---|
-| withdraw | never drawn again | the writer of the file |
-| lower | the smaller of old and new budget; below what is booked: never drawn again | the writer of the file |
+| withdraw | never drawn again | write access to the inbox |
+| lower | the smaller of old and new budget; below what is booked: never drawn again | write access to the inbox |
 | raise | the larger of old and new budget | the signature of the steward whose key the ledger was created with |
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.ledger.stewardship.steward_keys import StewardKey, StewardPublicKey
-    from rpdp.ledger.store.units import FloatArray
+    from rpdp.ledger.store.fixed_point import FloatArray
 
 ActionKind = Literal["withdraw", "lower", "raise"]
 KINDS: tuple[ActionKind, ...] = ("withdraw", "lower", "raise")
@@ -43,7 +43,7 @@ _DOMAIN = b"rpdp-steward-action\n"
 
 @dataclass(frozen=True, eq=False)
 class Action:
-    """One steward action. Budgets that stay as they are NaN."""
+    """One steward action. A budget of NaN stays as it is."""
 
     kind: ActionKind
     ledger: str
@@ -59,7 +59,7 @@ class Action:
 
     @property
     def body(self) -> bytes:
-        """What is signed and stored."""
+        """The bytes that are signed and stored."""
         header = {
             "kind": self.kind,
             "ledger": self.ledger,
@@ -72,7 +72,7 @@ class Action:
         return canonical(header).encode() + b"\n" + arrays
 
     def signed(self, key: StewardKey) -> Action:
-        """The same action with a steward's signature."""
+        """Return the same action with a steward's signature."""
         return Action.from_body(self.body, key.sign(_DOMAIN + self.body))
 
     def require_signature(self, key: StewardPublicKey | None) -> None:
@@ -80,24 +80,24 @@ class Action:
         if self.kind != "raise":
             return
         if key is None:
-            raise PrivacyRefusal("this ledger was created without a steward key: budgets in it can never be raised")
+            raise PrivacyRefusal("this ledger was created without a steward key, so its budgets can never be raised")
         if not key.is_signature(self.signature, _DOMAIN + self.body):
             raise PrivacyRefusal(
-                f"action {self.name}: the budgets of {len(self.hashes):,} records are to be raised, and the "
-                "signature is not that of this ledger's steward; nothing was changed"
+                f"action {self.name} would raise the budgets of {len(self.hashes):,} records, but its signature is not "
+                "that of this ledger's steward; nothing was changed. Sign it with the steward's key"
             )
 
     def to_bytes(self) -> bytes:
-        """As a file."""
+        """Return the action as the contents of a file."""
         return b"\n".join([_MAGIC, self.signature.hex().encode() or b"-", self.body])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Action:
-        """From a file."""
+        """Parse the contents of a file."""
         magic, _, rest = content.partition(b"\n")
         signature, _, body = rest.partition(b"\n")
         if magic != _MAGIC:
-            raise InputError("not a steward action of this version")
+            raise InputError(f"not a steward action of this version: it starts with {magic[:20]!r}, not {_MAGIC!r}")
         try:
             return cls.from_body(body, b"" if signature == b"-" else bytes.fromhex(signature.decode("ascii")))
         except (ValueError, KeyError, TypeError) as error:
@@ -105,7 +105,7 @@ class Action:
 
     @classmethod
     def from_body(cls, body: bytes, signature: bytes) -> Action:
-        """From what is stored."""
+        """Parse the stored bytes of an action."""
         line, _, arrays = body.partition(b"\n")
         header = json.loads(line)
         count = int(header["records"])
@@ -134,9 +134,9 @@ def apply_actions(
     delta: FloatArray,
     withdrawn: NDArray[np.bool_],
 ) -> None:
-    """Bring budgets and withdrawals to what is in force after these actions, in place.
+    """Apply actions to arrays of budgets and withdrawals, in place.
 
-    `find` gives the row of each hash in the arrays, or −1: records that are not there are passed over.
+    `find` returns the row of each hash in the arrays, or −1 for records that are not in them; those are skipped.
     """
     for action in actions:
         found = find(action.hashes)
@@ -145,6 +145,7 @@ def apply_actions(
         if action.kind == "withdraw":
             withdrawn[rows] = True
             continue
-        combine = np.fmin if action.kind == "lower" else np.fmax  # both take the number where the other is NaN
+        # An action cannot act against its kind: lower never raises, raise never lowers. Both ignore NaN.
+        combine = np.fmin if action.kind == "lower" else np.fmax
         epsilon[rows] = combine(epsilon[rows], action.epsilon[known])
         delta[rows] = combine(delta[rows], action.delta[known])

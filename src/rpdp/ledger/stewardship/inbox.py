@@ -1,8 +1,8 @@
-"""Steward actions on their way into a ledger: durable files in a directory, read while a run holds the writer.
+"""The inbox of steward actions: durable files in a directory, which work even while a run is writing the ledger.
 
-An action counts from the moment its file is there. The writer books it into the chain with its next transaction, and
-clears it away when it opens or closes the ledger: not during a run, because workers that were forked before would
-never hear of it.
+An action is in force as soon as its file exists. The writer books it in the chain with its next charge, and removes the
+file when it opens or closes the ledger. It does not remove it during a run: workers that were forked earlier read only
+the inbox, and would miss the action.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger.stewardship.actions import Action
-from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.record_keys import sync_directory, write_durably
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ENDING = ".action"
 
 
 class Inbox:
-    """The directory beside a ledger. A writer needs it; a copy of a ledger has none."""
+    """The directory of actions beside a ledger. A writer needs it; a copy of a ledger has none."""
 
     def __init__(self, path: Path, ledger: str, steward: StewardPublicKey | None, *, needed: bool) -> None:
         self._needed = needed
@@ -35,36 +35,36 @@ class Inbox:
         self._known: dict[str, Action] = {}
 
     def names(self) -> tuple[str, ...]:
-        """The actions that lie here, in the order in which they were given. Cheap: asked before every local step."""
+        """Return the names of the actions in the order in which they were submitted. Called before every local step."""
         try:
-            found = os.listdir(self._path)  # noqa: PTH208  # half the price of iterdir
+            found = os.listdir(self._path)  # noqa: PTH208  # takes half the time of iterdir
         except FileNotFoundError:
             if not self._needed:
                 return ()
             raise PrivacyRefusal(
-                f"{self._path} is gone: a withdrawal could not be heard; make the directory again to go on"
+                f"{self._path} is missing, so a withdrawal could not take effect; create the directory again to go on"
             ) from None
         return tuple(sorted(name.removesuffix(_ENDING) for name in found if name.endswith(_ENDING)))
 
     def pending(self, booked: Container[str] = ()) -> list[Action]:
-        """The actions that lie here and are not booked yet."""
+        """Return the actions that are not booked yet."""
         return [self._read(name) for name in self.names() if name not in booked]
 
     def submit(self, action: Action) -> None:
-        """Put an action here; it is on the disk, and in force, when this returns."""
-        points.reached("inbox: begun")
+        """Add an action. It is on disk, and in force, when this returns."""
+        crash_points.reached("inbox: begun")
         write_durably(self._path / f"{action.name}{_ENDING}", action.to_bytes(), mode=0o600)
-        points.reached("inbox: in place")
+        crash_points.reached("inbox: in place")
 
     def clear(self, booked: Container[str]) -> None:
-        """Remove what is booked."""
+        """Remove the actions that are booked."""
         gone = [name for name in self.names() if name in booked]
         for name in gone:
             (self._path / f"{name}{_ENDING}").unlink()
             self._known.pop(name, None)
         if gone:
             sync_directory(self._path)
-            points.reached("actions: removed")
+            crash_points.reached("actions: removed")
 
     def _read(self, name: str) -> Action:
         if name not in self._known:
@@ -73,12 +73,13 @@ class Inbox:
                 action = Action.from_bytes(path.read_bytes())
             except (OSError, InputError) as error:
                 raise PrivacyRefusal(
-                    f"{path}: a steward action that cannot be read ({error}); it may be a withdrawal, so nothing is "
-                    "released until it is given again and this file removed"
+                    f"{path}: this steward action cannot be read ({error}). It may be a withdrawal, so nothing is "
+                    "released until you submit the action again and remove this file"
                 ) from None
             if action.name != name or action.ledger != self._ledger:
                 raise PrivacyRefusal(
-                    f"{path}: an action of another name or ledger; remove it, nothing is released before"
+                    f"{path}: this action has another name or belongs to another ledger; nothing is released until "
+                    "you remove it"
                 )
             action.require_signature(self._steward)
             self._known[name] = action

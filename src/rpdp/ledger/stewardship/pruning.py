@@ -1,8 +1,9 @@
-"""Removing the updates of runs that are over: a steward's action, in the chain as a private event.
+"""Removing the updates of finished runs: an action of the steward, recorded in the chain as a private event.
 
-An update stays in the outbox so that its round, asked again, gets the same bytes. When nobody will ask any more it only
-takes space: a model for every joined round. What is removed is the update alone. Its release stays in the chain, with
-the hash of the bytes, and in the public head; a round that is asked again is sat out, and never trained again.
+An update stays in the outbox so that a repeated announcement of its round gets the same bytes. Once the run is over it
+only takes space: a whole model for every joined round. Only the update is removed. Its release stays in the chain, with
+the hash of the bytes, and in the public head. If its round is announced again, the silo sits it out and never trains it
+again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
-from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.run_book import now
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ KIND = "prune"
 
 @dataclass(frozen=True)
 class Updates:
-    """Updates of one run that are in the outbox, or were."""
+    """The updates of one run that are, or were, in the outbox."""
 
     run: str
     count: int
@@ -34,17 +35,17 @@ class Updates:
 
 
 def updates_kept(database: Database) -> list[Updates]:
-    """The runs that have updates in the outbox."""
+    """Return the updates in the outbox, by run."""
     found = "SELECT run, count(*), total(length(outbox.payload)) FROM outbox JOIN event USING(seq)"
     query = f"{found} GROUP BY run ORDER BY run"
     return [Updates(run, count, int(size)) for run, count, size in database.rows(query)]
 
 
 def prune(database: Database, chain: Chain, runs: RunBook, run: str | None, reason: str) -> list[Updates]:
-    """Remove the updates of a run, or of all runs whose rounds were all announced; in a transaction of the caller."""
+    """Remove the updates of a run, or of every run that was fully announced. The caller opens the transaction."""
     status = {one.run: one for one in runs.status()}
     if run is not None and run not in status:
-        raise InputError(f"run {run!r} is not in this ledger (there are: {', '.join(status) or 'none'})")
+        raise InputError(f"run {run!r} is not in this ledger (its runs: {', '.join(status) or 'none'})")
     over = {one.run for one in status.values() if one.announced >= one.rounds} if run is None else {run}
     gone = [one for one in updates_kept(database) if one.run in over]
     for one in gone:
@@ -54,12 +55,12 @@ def prune(database: Database, chain: Chain, runs: RunBook, run: str | None, reas
             "DELETE FROM outbox WHERE seq IN (SELECT seq FROM event WHERE run = ? AND run <> '' AND kind = 'release')",
             (one.run,),
         )
-        points.reached("prune: written")
+        crash_points.reached("prune: written")
     return gone
 
 
 def replay_prunings(events: Iterable[Event]) -> tuple[set[int], list[str]]:
-    """The releases whose updates are gone, from releases and removals in their order; and what is wrong with those."""
+    """Replay releases and removals in order; return the releases whose updates are gone, and all discrepancies."""
     kept: dict[str, dict[int, int]] = {}
     gone: set[int] = set()
     problems = []
@@ -71,5 +72,5 @@ def replay_prunings(events: Iterable[Event]) -> tuple[set[int], list[str]]:
             removed = kept.pop(facts["run"], {})
             gone.update(removed)
             if (len(removed), sum(removed.values())) != (facts["updates"], facts["bytes"]):
-                problems.append(f"event {event.seq} removed other updates of run {facts['run']!r} than there were")
+                problems.append(f"event {event.seq} does not state the updates of run {facts['run']!r} that it removed")
     return gone, problems

@@ -1,11 +1,12 @@
-"""Steward actions on a ledger: withdraw records, lower budgets, raise them with a signature.
+"""Submitting steward actions: withdraw records, lower budgets, raise them with a signature.
 
-They work beside a run that holds the writer: an action is a durable file in the inbox, in force from the next local
-step on, and the writer books it with its next transaction.
+These work even while a run is writing the ledger. An action is a durable file in the inbox. It is in force from the
+next local step on, and the writer books it with its next charge.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,8 @@ import pyarrow as pa
 
 from rpdp.budgets.validation import LARGEST_EPSILON
 from rpdp.errors import InputError
+from rpdp.ledger.balances import Balances
 from rpdp.ledger.ledger_base import LedgerBase
-from rpdp.ledger.standing import Standing
 from rpdp.ledger.stewardship.actions import Action
 from rpdp.ledger.store.roster import Roster
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from rpdp.ledger.stewardship.actions import ActionKind
     from rpdp.ledger.stewardship.steward_keys import StewardKey
-    from rpdp.ledger.store.units import FloatArray
+    from rpdp.ledger.store.fixed_point import FloatArray
 
     Budget = float | NDArray[np.float64] | None
 
@@ -34,17 +35,17 @@ _FEW = 64
 
 
 class StewardActions(LedgerBase):
-    """What a data steward may do to the records of a ledger. Nothing is ever given back."""
+    """The actions of a data steward on the records of a ledger. Nothing is ever refunded."""
 
     def withdraw(self, records: Sequence[str] = (), *, subjects: Sequence[str] = (), reason: str = "") -> Action:
-        """Take records out for good: never drawn again from the next local step on, nothing refunded.
+        """Withdraw records for good. They are never drawn again from the next local step on; nothing is refunded.
 
-        Works beside a run that holds the writer, as `lower_budgets` and `raise_budgets` do.
+        Like `lower_budgets` and `raise_budgets`, this works even while a run is writing the ledger.
         """
         hashes = [self._known(records)] if records else []
         hashes += [self._of_subject(subject) for subject in subjects]
         if not hashes:
-            raise InputError("name at least one record or subject to withdraw")
+            raise InputError("records and subjects are both empty: name at least one record or subject to withdraw")
         together = np.unique(np.concatenate(hashes), axis=0)
         unchanged = np.full(len(together), np.nan)
         return self.submit(Action("withdraw", self.id, together, unchanged, unchanged, reason=reason))
@@ -52,7 +53,7 @@ class StewardActions(LedgerBase):
     def lower_budgets(
         self, records: Sequence[str], epsilon: Budget = None, delta: Budget = None, *, reason: str = ""
     ) -> Action:
-        """Lower budgets, each to the smaller of old and new. Below what is reserved: never drawn again."""
+        """Lower budgets, each to the smaller of old and new. Records with more reserved are no longer drawn."""
         return self.submit(self._change("lower", records, epsilon, delta, reason))
 
     def raise_budgets(
@@ -68,17 +69,18 @@ class StewardActions(LedgerBase):
         return self.submit(self._change("raise", records, epsilon, delta, reason).signed(key))
 
     def submit(self, action: Action) -> Action:
-        """Put a steward action into the inbox: durable and in force when this returns, booked by the writer."""
+        """Put a steward action into the inbox. It is durable and in force when this returns; the writer books it."""
         if action.ledger != self.id:
-            raise InputError(f"the action is for ledger {action.ledger[:12]}…, this is {self.id[:12]}…")
+            raise InputError(f"the action is for ledger {action.ledger[:12]}…, but this is ledger {self.id[:12]}…")
         action.require_signature(self.steward)
         self.inbox.submit(action)
         return action
 
     def _known(self, records: Sequence[str]) -> NDArray[np.uint64]:
-        """The hashes of records, all of them in the ledger."""
+        """Return the hashes of records, all of which must be in the ledger."""
         if len(set(records)) != len(records):
-            raise InputError("a record is named twice")
+            twice = next(record for record, count in Counter(records).items() if count > 1)
+            raise InputError(f"record {twice!r} is named more than once; name each record once")
         hashes = self.key.records(pa.chunked_array([pa.array(list(records), pa.string())]))
         with self.reading():
             if len(records) > _FEW:
@@ -88,8 +90,8 @@ class StewardActions(LedgerBase):
                 unknown = np.flatnonzero([self.records.find(one) is None for one in hashes])
         if unknown.size:
             raise InputError(
-                f"{unknown.size:,} of {len(records):,} records are not in the ledger, {records[unknown[0]]!r} first; "
-                "ids are compared exactly. Nothing was changed"
+                f"{unknown.size:,} of {len(records):,} records are not in the ledger (the first is "
+                f"{records[unknown[0]]!r}); ids are compared exactly. Nothing was changed"
             )
         return hashes
 
@@ -98,7 +100,7 @@ class StewardActions(LedgerBase):
         with self.reading():
             found = self.records.of_subject(wanted)
         if not len(found):
-            raise InputError(f"no record of subject {subject!r} is in the ledger; nothing was changed")
+            raise InputError(f"no record of subject {subject!r} is in the ledger. Nothing was changed")
         return found
 
     def _change(self, kind: ActionKind, records: Sequence[str], epsilon: Budget, delta: Budget, reason: str) -> Action:
@@ -107,7 +109,8 @@ class StewardActions(LedgerBase):
         size = (len(records),)
         given = [np.asarray(np.nan if value is None else value, dtype=np.float64) for value in (epsilon, delta)]
         if any(value.shape not in ((), size) for value in given):
-            raise InputError(f"give one budget for all {len(records):,} records, or one for each")
+            given_sizes = ", ".join(str(value.size) for value in given if value.shape not in ((), size))
+            raise InputError(f"give one budget for all {len(records):,} records or one for each, not {given_sizes}")
         new = [np.broadcast_to(value, size).copy() for value in given]
         for name, values, most in (("epsilon", new[0], LARGEST_EPSILON), ("delta", new[1], 1.0)):
             if not (np.isnan(values) | ((values >= 0.0) & (values <= most))).all():
@@ -119,16 +122,16 @@ class StewardActions(LedgerBase):
     def _require_direction(
         self, kind: ActionKind, records: Sequence[str], roster: Roster, epsilon: FloatArray, delta: FloatArray
     ) -> None:
-        """Refuse to lower a budget upwards, or to raise it downwards."""
+        """Refuse a lowering that would raise a budget, and a raise that would lower one."""
         with self.reading():
-            standing = Standing(self.records, roster, self.records.places(roster), self.actions())
+            balances = Balances(self.records, roster, self.records.places(roster), self.actions())
         sign = 1.0 if kind == "lower" else -1.0
-        for name, new, now_in_force in (("ε", epsilon, standing.epsilon), ("δ", delta, standing.delta)):
-            wrong = np.flatnonzero(sign * new > sign * now_in_force)
+        for name, new, current in (("ε", epsilon, balances.epsilon), ("δ", delta, balances.delta)):
+            wrong = np.flatnonzero(sign * new > sign * current)
             if wrong.size:
                 first = int(wrong[0])
                 other = {"lower": "raise", "raise": "lower"}[kind]
                 raise InputError(
-                    f"record {records[first]!r} has {name} = {now_in_force[first]:g}; {new[first]:g} would {other} it. "
-                    f"Nothing was changed; use `rpdp ledger {other}` for that"
+                    f"record {records[first]!r} has {name} = {current[first]:g}; {new[first]:g} would {other} it. "
+                    f"Nothing was changed; to {other} it, use `rpdp ledger {other}`"
                 )

@@ -1,1 +1,1 @@
-"""How a ledger is kept on disk: database, hash chain, records, runs, the writer's lock, rollback detection."""
+"""Storage of a ledger on disk: database, hash chain, records, runs, writer lock, rollback detection."""

@@ -1,8 +1,8 @@
-"""The hash chain over every event of a ledger, and the chain over its public events alone.
+"""The hash chain over every event of a ledger, and a second chain over its public events.
 
-Each event's head is SHA-256 over the head before it and the event's own fields as canonical JSON. A second chain covers
-what the server may know (privacy.md, rule 14): admissions, charges and releases, with nothing that comes from a
-record; private events leave no trace in it, not even in its count.
+The head of each event is SHA-256 over the previous head and the event's own fields as canonical JSON. The second chain
+covers what the server may know (privacy.md, rule 14): admissions, charges and releases, with nothing derived from a
+record. Private events leave no trace in it, not even in its count.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PRIVATE_KINDS = ("create", "add", "withdraw", "lower", "raise", "prune")
 PUBLIC_KINDS = ("admit", "charge", "release")
 
 _END = 100
-"""So many of the last events are checked at every opening."""
+"""How many of the last events are checked whenever a ledger is opened."""
 
 _COLUMNS = "seq, kind, run, round, joined, payload, head, public_count, public_head"
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event as it stands in the file. `payload` is canonical JSON."""
+    """One event as stored in the file. `payload` is canonical JSON."""
 
     seq: int
     kind: str
@@ -47,7 +47,7 @@ class Event:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The payload as values."""
+        """The decoded payload."""
         facts = json.loads(self.payload)
         assert isinstance(facts, dict)
         return facts
@@ -55,12 +55,12 @@ class Event:
 
 @dataclass(frozen=True)
 class PublicHead:
-    """How far the public events of a ledger go: what a server keeps, and countersigns.
+    """The head of a ledger's public events, which a server keeps and countersigns.
 
     Attributes:
-        ledger: The ledger's id, drawn at random when it was created.
-        count: Public events so far.
-        head: Their chain's head, in hexadecimal.
+        ledger: The id of the ledger, drawn at random when it was created.
+        count: The number of public events so far.
+        head: The head of their chain, in hexadecimal.
     """
 
     ledger: str
@@ -68,12 +68,12 @@ class PublicHead:
     head: str
 
     def to_json(self) -> str:
-        """As text."""
+        """Return the head as canonical JSON."""
         return canonical(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> PublicHead:
-        """From text."""
+        """Parse the head from JSON."""
         try:
             values = json.loads(text)
             head = cls(str(values["ledger"]), int(values["count"]), str(values["head"]))
@@ -83,49 +83,50 @@ class PublicHead:
 
 
 def canonical(value: object) -> str:
-    """The one way to write a value as JSON."""
+    """Write a value as JSON in the one form that is hashed and signed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def head_after(previous: bytes, event: Event) -> bytes:
-    """The head of the chain with this event."""
+    """Return the head of the chain after this event."""
     fields = [event.seq, event.kind, event.run, event.round, event.joined, event.payload]
     return hashlib.sha256(previous + canonical(fields).encode()).digest()
 
 
 def public_head_after(previous: bytes, event: Event) -> bytes:
-    """The head of the public chain with this event, of which only public fields count."""
+    """Return the head of the public chain after this event. Only public fields enter it."""
     facts = event.facts
     fields: dict[str, Any] = {"kind": event.kind, "run": event.run}
     if event.kind == "admit":
         fields |= {"plan": facts["public_plan"]["fingerprint"], "rounds": facts["public_plan"]["schedule"]["rounds"]}
     elif event.kind == "charge":
-        fields |= {"round": event.round}  # not the coin: a joined round that failed must look like one sat out
+        # Without the coin: a round that was joined and failed must look like a round that was sat out.
+        fields |= {"round": event.round}
     else:
         fields |= {"round": event.round, "sha256": facts["sha256"]}
     return hashlib.sha256(previous + canonical(fields).encode()).digest()
 
 
 class Chain:
-    """The end of the chain in a database; `append` works inside a transaction of the caller."""
+    """The end of the chain in a database. The caller of `append` opens the transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.reload()
 
     def reload(self) -> None:
-        """Take the state from the file: at the start, and after a transaction was undone."""
+        """Load the state from the file: when opening it, and after a transaction was rolled back."""
         self.seq, self.head, self.public_count, self.public_head = 0, GENESIS, 0, GENESIS
         for seq, head in self._database.rows("SELECT seq, head FROM event ORDER BY seq DESC LIMIT 1"):
             self.seq, self.head = seq, head
-        newest = "SELECT public_count, public_head FROM event WHERE public_count IS NOT NULL ORDER BY public_count DESC"
-        for count, head in self._database.rows(f"{newest} LIMIT 1"):
+        public = "SELECT public_count, public_head FROM event WHERE public_count IS NOT NULL ORDER BY public_count DESC"
+        for count, head in self._database.rows(f"{public} LIMIT 1"):
             self.public_count, self.public_head = count, head
 
     def append(
         self, kind: str, facts: Mapping[str, Any], *, run: str = "", number: int = 0, joined: bool = False
     ) -> int:
-        """Write an event; its number in the chain."""
+        """Append an event and return its number in the chain."""
         assert kind in (PUBLIC_KINDS if run else PRIVATE_KINDS)
         plain = Event(self.seq + 1, kind, run, number, int(joined), canonical(dict(facts)), b"", None, None)
         head = head_after(self.head, plain)
@@ -142,12 +143,12 @@ class Chain:
         return plain.seq
 
     def events(self, *kinds: str, run: str | None = None) -> Iterator[Event]:
-        """Events in their order: all, of some kinds, of a run."""
+        """Iterate over the events in order, optionally only those of some kinds or of one run."""
         terms, values = ["1"], list[object](kinds)
         if kinds:
             terms.append(f"kind IN ({', '.join('?' * len(kinds))})")
         if kinds and run is None and "charge" not in kinds and "release" not in kinds:
-            terms.append("(run = '' OR kind = 'admit')")  # lets SQLite use the index that leaves out rounds
+            terms.append("(run = '' OR kind = 'admit')")  # lets SQLite use the index without rounds
         if run is not None:
             terms.append("run = ? AND run <> ''")
             values.append(run)
@@ -156,7 +157,7 @@ class Chain:
             yield Event(*row)
 
     def require_end(self) -> None:
-        """Refuse to go on from a chain whose last events do not hang together; `verify` looks at all of them."""
+        """Refuse a chain whose last events do not match their heads. `verify` checks all of them."""
         query = f"SELECT {_COLUMNS} FROM event ORDER BY seq DESC LIMIT {_END}"  # noqa: S608
         events = [Event(*row) for row in self._database.rows(query)][::-1]
         for before, event in itertools.pairwise(events):
@@ -164,25 +165,25 @@ class Chain:
                 raise PrivacyRefusal(f"the ledger is damaged: event {event.seq} was changed; {DAMAGED}")
 
     def require(self, acknowledged: PublicHead, ledger: str) -> None:
-        """Refuse to go on from a state that is older than, or another than, one that was acknowledged."""
+        """Refuse a ledger that is older than an acknowledged head, or has a different history."""
         if acknowledged.ledger != ledger:
             raise PrivacyRefusal(
-                f"the acknowledged head is of ledger {acknowledged.ledger[:12]}…, this is {ledger[:12]}…; use the "
-                "right one"
+                f"the acknowledged head belongs to ledger {acknowledged.ledger[:12]}…, but this is ledger "
+                f"{ledger[:12]}…; use the right one"
             )
         if acknowledged.count > self.public_count:
             raise PrivacyRefusal(
-                f"this ledger is older than its acknowledged state: it has {self.public_count:,} public events, "
+                f"this ledger is older than its acknowledged state: it has {self.public_count:,} public events, but "
                 f"{acknowledged.count:,} were acknowledged. A restored backup would forget charges; {ROLLED_BACK}"
             )
         if self.public_head_at(acknowledged.count).hex() != acknowledged.head:
             raise PrivacyRefusal(
-                f"this ledger's history is another than the acknowledged one at public event {acknowledged.count:,}; "
+                f"this ledger's history differs from the acknowledged one at public event {acknowledged.count:,}; "
                 f"{ROLLED_BACK}"
             )
 
     def public_head_at(self, count: int) -> bytes:
-        """The head of the public chain after so many events."""
+        """Return the head of the public chain after `count` events; empty if there are fewer."""
         if count == 0:
             return GENESIS
         for (head,) in self._database.rows("SELECT public_head FROM event WHERE public_count = ?", (count,)):
@@ -191,5 +192,5 @@ class Chain:
 
 
 ROLLED_BACK = (
-    "put the newest file back. If it is lost, start a new ledger with budgets lowered by what may have been spent"
+    "restore the latest file. If it is lost, start a new ledger with budgets lowered by what may have been spent"
 )

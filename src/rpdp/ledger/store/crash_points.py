@@ -1,7 +1,7 @@
-"""Labelled points of the ledger's protocol. They do nothing; the crash tests replace `reached` and kill there.
+"""Labelled points in the ledger's protocol, at which the crash tests kill the process.
 
-Every durable step has a point before and after it, so "killed at every point" means at every place where the outcome
-can differ.
+`reached` does nothing; the tests replace it. Every durable step has a point before and after it, so killing the process
+at every point covers every place where the outcome can differ.
 """
 
 from __future__ import annotations
@@ -31,4 +31,4 @@ LABELS = (
 
 
 def reached(label: str) -> None:
-    """The process has come to this point."""
+    """Mark that the process has reached this point."""

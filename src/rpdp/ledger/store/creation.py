@@ -1,4 +1,4 @@
-"""Making a ledger: built beside its place, synced, and moved there as the last step, so it is whole or not there."""
+"""Creating a ledger: build it beside its final path, sync it, then rename it, so it is complete or absent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rpdp.checks import require_choice, require_delta
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.chain import Chain
 from rpdp.ledger.store.database import Database
 from rpdp.ledger.store.ledger_files import LedgerFiles
@@ -37,25 +37,27 @@ def create_files(
     steward: StewardPublicKey | None,
     progress: Progress,
 ) -> None:
-    """All files of a new ledger."""
+    """Create all files of a new ledger."""
     require_choice("kind", kind, LEDGER_KINDS)
     require_delta("lifetime_delta", lifetime_delta)
     files = LedgerFiles(path)
     if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a directory; make it first")
+        raise InputError(f"{path.parent} is not a directory; create it first")
     if path.exists():
-        raise InputError(f"{path} exists; a ledger is never overwritten, because it would forget what was spent")
+        raise InputError(
+            f"{path} exists; a ledger is never overwritten, because it would forget what was spent. Choose another name"
+        )
     for left_over in files.database.parent.glob(f"{files.unfinished.name}*"):
         left_over.unlink()
     key = RecordKey.find_or_make(files.key)
     files.inbox.mkdir(mode=0o700, exist_ok=True)
-    _forget_beginning(files)
+    _remove_notes_of_unfinished(files)
     _build(files, key, new_records(key, budgets, lifetime_delta, progress), kind, lifetime_delta, steward, progress)
-    points.reached("create: built")
+    crash_points.reached("create: built")
     _sync(files.unfinished)
     files.unfinished.replace(path)
     sync_directory(path.parent)
-    points.reached("create: in place")
+    crash_points.reached("create: in place")
 
 
 def _build(
@@ -83,28 +85,29 @@ def _build(
             "records": RecordStore(database).write(1, new, progress),
         }
         chain.append("create", facts)
-    newest = RollbackNotes(files.rollback_notes, ledger)
-    newest.note(chain)
-    newest.close()
+    notes = RollbackNotes(files.rollback_notes, ledger)
+    notes.note(chain)
+    notes.close()
     _sync(files.rollback_notes)
     database.finish_building()
 
 
 def new_records(key: RecordKey, budgets: BudgetTable, lifetime_delta: float, progress: Progress) -> NewRecords:
-    """The records of a table with their lifetime budgets; a subject's budget is split over its records."""
+    """Return the records of a table with their lifetime budgets. A subject's budget is divided among its records."""
     allowed = budgets.per_record(lifetime_delta)
     assert allowed.delta is not None
     subjects = None if budgets.subjects is None else key.subjects(budgets.subjects)
     return NewRecords(key.records(budgets.ids, progress), allowed.epsilon, allowed.delta, subjects)
 
 
-def _forget_beginning(files: LedgerFiles) -> None:
-    """A creation that was interrupted leaves the note of a ledger without events; anything more is a lost ledger."""
+def _remove_notes_of_unfinished(files: LedgerFiles) -> None:
+    """Remove the note of an interrupted creation, which has one event. More events mean that a ledger was lost."""
     events = max((note["seq"] for note in RollbackNotes(files.rollback_notes, "").notes()), default=0)
     if events > 1:
         raise PrivacyRefusal(
-            f"{files.rollback_notes} says that a ledger with {events:,} events was here: put it back. A new one would "
-            "forget what was spent; if that is wanted, lower the budgets accordingly and use another name"
+            f"{files.rollback_notes} says that a ledger with {events:,} events was here: put it back. A new ledger "
+            "would forget what was spent; if you want one all the same, lower the budgets accordingly and use another "
+            "name"
         )
     files.rollback_notes.unlink(missing_ok=True)
 

@@ -1,8 +1,8 @@
-"""One SQLite file, written so that what was committed survives a crash or a power cut.
+"""One SQLite file, written so that every committed change survives a crash or a power cut.
 
-Write-ahead log with `synchronous=EXTRA`, on SQLite ≥ 3.51.3 (older ones have the WAL-reset bug, which can corrupt a
-file). A commit returns after the log is on the disk; readers never wait for the writer, nor it for them. All of this
-is checked when a file is opened, never assumed.
+It uses a write-ahead log with `synchronous=EXTRA` on SQLite ≥ 3.51.3; earlier versions have the WAL-reset bug, which
+can corrupt a file. A commit returns after the log is on disk. Readers never wait for the writer, nor the writer for
+them. All of this is checked when a file is opened, never assumed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ OLDEST_SQLITE = (3, 51, 3)
 _MAGIC = b"SQLite format 3\x00"
 _EXTRA = 3
 _PATIENCE_MS = 5000
-"""How long to wait while another process recovers the log; never for another writer, who is refused by the lock."""
+"""How long to wait while another process recovers the log. A second writer does not wait: the lock refuses it."""
 
 
 class Database:
-    """A ledger file, opened for writing or for reading.
+    """A ledger file that is open for writing or reading.
 
     Args:
         path: The file; it must exist.
@@ -54,7 +54,7 @@ class Database:
 
     @classmethod
     def build(cls, path: Path) -> Database:
-        """A new file with empty tables, fast and not durable: the caller syncs it and moves it into place."""
+        """Create a file with empty tables, fast but not durable. The caller syncs it and moves it into place."""
         _require_sqlite()
         database = cls.__new__(cls)
         database.path, database._broken = path, False
@@ -66,7 +66,7 @@ class Database:
         return database
 
     def finish_building(self) -> None:
-        """Switch to the log and close."""
+        """Switch to the write-ahead log and close."""
         with self._explained():
             self._connection.execute("PRAGMA journal_mode=WAL").fetchall()
             self._connection.close()
@@ -80,15 +80,18 @@ class Database:
             if self._value("application_id") != APPLICATION_ID:
                 raise InputError(f"{self.path} is not a ledger of rpdp")
             if self._value("user_version") != FORMAT:
-                raise InputError(f"{self.path} has format {self._value('user_version')}; this rpdp knows {FORMAT}")
+                raise InputError(
+                    f"{self.path} has format {self._value('user_version')}, but this version of rpdp reads format "
+                    f"{FORMAT}; use the version of rpdp that wrote it"
+                )
             if writable:
                 self._require_durable()
 
     def _require_durable(self) -> None:
         if self._value("journal_mode") != "wal":
             raise PrivacyRefusal(
-                f"{self.path}: the journal mode is {self._value('journal_mode')}, not WAL: what is committed may not "
-                "be safe. Another program has changed it; go back to a copy, or run `PRAGMA journal_mode=WAL`"
+                f"{self.path}: the journal mode is {self._value('journal_mode')}, not WAL, so committed changes may be "
+                "lost. Another program changed it; go back to a copy, or run `PRAGMA journal_mode=WAL`"
             )
         self.rows(f"PRAGMA synchronous={_EXTRA}")
         if self._value("synchronous") != _EXTRA:
@@ -98,22 +101,22 @@ class Database:
         return self.rows(f"PRAGMA {pragma}")[0][0]
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement; all of its rows."""
+        """Run a statement and return all of its rows."""
         with self._explained():
             return self._connection.execute(statement, tuple(values)).fetchall()
 
     def each(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Run a statement; its rows one by one, for rows that are large."""
+        """Run a statement and yield its rows one by one, for large rows."""
         with self._explained():
             yield from self._connection.execute(statement, tuple(values))
 
     def schema(self) -> Schema:
-        """All tables and indexes as they are defined in the file."""
+        """Return all tables and indexes as defined in the file."""
         return _schema(self._connection)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing. When the block is left without an exception, everything in it is on the disk."""
+        """Run the block as one transaction. If it ends without an exception, everything in it is on disk."""
         if self._broken:
             raise PrivacyRefusal(f"{self.path}: an earlier write failed; close the ledger and open it again to go on")
         with self._explained():
@@ -127,7 +130,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """One state of the file for all that is read in the block, whatever a writer does meanwhile."""
+        """Read one consistent state of the file inside the block, whatever a writer does meanwhile."""
         if self._connection.in_transaction:
             yield
             return
@@ -146,16 +149,16 @@ class Database:
                 self._broken = True
 
     def shorten_log(self) -> None:
-        """Bring the log into the file and cut it to nothing. Not needed for anything: what is committed is safe."""
+        """Move the log into the file and truncate it. This is optional: committed changes are safe in the log."""
         try:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except (apsw.BusyError, apsw.LockedError, apsw.FullError):  # a reader needs the log; or it waits for space
+        except (apsw.BusyError, apsw.LockedError, apsw.FullError):  # a reader needs the log, or the disk is full
             return
         except apsw.IOError:
             self._broken = True
 
     def shrink(self) -> None:
-        """Give the space of removed rows back to the disk. Not needed for anything: it would be used again."""
+        """Return the space of removed rows to the disk. This is optional: SQLite would reuse the space."""
         try:
             self._connection.execute("PRAGMA temp_store=MEMORY; VACUUM").fetchall()
         except (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.NoMemError):
@@ -166,7 +169,7 @@ class Database:
         self.shorten_log()
 
     def copy_to(self, path: Path) -> None:
-        """A consistent copy, also while a run goes on."""
+        """Write a consistent copy, even while a run is in progress."""
         with self._explained():
             target = apsw.Connection(str(path))
             with target.backup("main", self._connection, "main") as backup:
@@ -175,24 +178,24 @@ class Database:
             target.close()
 
     def close(self) -> None:
-        """Close the file; whatever was committed stays."""
+        """Close the file; committed changes stay."""
         self._connection.close()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Errors of SQLite as refusals that say what happened and how to go on."""
+        """Turn errors of SQLite into refusals that say what happened and how to continue."""
         try:
             yield
         except apsw.FullError:
             raise PrivacyRefusal(
-                f"{self.path}: the disk is full. Nothing was changed and nothing released; free some space and ask "
+                f"{self.path}: the disk is full. Nothing was changed and nothing was released; free some space and try "
                 "again"
             ) from None
         except apsw.IOError as error:
             self._broken = True
             raise PrivacyRefusal(
-                f"{self.path}: the disk reports an error ({error}). Nothing was released; check the disk, then open "
-                "the ledger again: what was committed is found there"
+                f"{self.path}: the disk reported an error ({error}). Nothing was released; check the disk, then open "
+                "the ledger again: it holds everything that was committed"
             ) from None
         except (apsw.CorruptError, apsw.NotADBError, apsw.MismatchError, UnicodeDecodeError) as error:
             raise PrivacyRefusal(f"{self.path} is damaged ({error}); {DAMAGED}") from None
@@ -203,15 +206,15 @@ class Database:
             ) from None
         except (apsw.BusyError, apsw.LockedError) as error:
             raise PrivacyRefusal(
-                f"{self.path}: another program keeps the file busy ({error}); nothing was changed. Ask again when it "
-                "is done"
+                f"{self.path}: another program keeps the file busy ({error}); nothing was changed. Try again when it "
+                "has finished"
             ) from None
         except apsw.Error as error:
             raise PrivacyRefusal(f"{self.path}: {type(error).__name__}: {error}; {DAMAGED}") from None
 
 
 def expected_schema() -> Schema:
-    """What `schema` returns for a ledger as this version makes it."""
+    """Return what `schema` returns for a ledger created by this version."""
     connection = apsw.Connection(":memory:")
     for statement in STATEMENTS:
         connection.execute(statement)
@@ -227,7 +230,8 @@ def _schema(connection: apsw.Connection) -> Schema:
 def _connect(path: Path, flags: int, vfs: str | None) -> apsw.Connection:
     name = str(path)
     if flags == apsw.SQLITE_OPEN_READONLY and not os.access(path.parent, os.W_OK):
-        # Readers leave traces beside the file (who reads which state); where that is not possible nobody writes either.
+        # Readers register in a file beside the ledger. If the directory is read-only they cannot, but nobody can write
+        # the ledger there either, so it may be opened as immutable.
         name, flags = f"{path.absolute().as_uri()}?immutable=1", flags | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(name, flags=flags, vfs=vfs)
     connection.set_busy_timeout(_PATIENCE_MS)
@@ -238,14 +242,14 @@ def _require_sqlite() -> None:
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < OLDEST_SQLITE:
         raise PrivacyRefusal(
-            f"SQLite {apsw.sqlite_lib_version()} is too old for a ledger (3.51.3 mends a bug that corrupts files): "
+            f"SQLite {apsw.sqlite_lib_version()} is too old for a ledger (3.51.3 fixes a bug that corrupts files); "
             "install rpdp[ledger] with a current apsw"
         )
 
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise InputError(f"there is no ledger {path}; make one with `rpdp ledger create`")
+        raise InputError(f"there is no ledger {path}; create one with `rpdp ledger create`")
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise InputError(f"{path} is not a ledger, or its beginning is damaged")
+            raise InputError(f"{path} is not a ledger, or its header is damaged")

@@ -1,4 +1,4 @@
-"""The files of a ledger: the database, and what lies beside it."""
+"""The files of a ledger: the database and the files beside it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class LedgerFiles:
     |---|---|---|
     | `ledger.db` | the ledger (and `-wal`, `-shm` while it is open) | a copy, for an auditor |
     | `ledger.db.key` | the key of the record hashes | never |
-    | `ledger.db.head` | the newest state, to notice a rollback | no |
-    | `ledger.db.inbox/` | steward actions on their way in | no |
-    | `ledger.db.lock` | who is writing | no |
+    | `ledger.db.head` | the latest state, to detect a rollback | no |
+    | `ledger.db.inbox/` | steward actions that are not booked yet | no |
+    | `ledger.db.lock` | which process is writing | no |
     """
 
     database: Path
@@ -28,22 +28,22 @@ class LedgerFiles:
 
     @property
     def rollback_notes(self) -> Path:
-        """The newest state."""
+        """The notes of the latest state, to detect a rollback."""
         return self._beside("head")
 
     @property
     def inbox(self) -> Path:
-        """Steward actions."""
+        """The directory of steward actions that are not booked yet."""
         return self._beside("inbox")
 
     @property
     def lock(self) -> Path:
-        """Who is writing."""
+        """The lock of the writer."""
         return self._beside("lock")
 
     @property
     def unfinished(self) -> Path:
-        """A ledger that is being created."""
+        """The ledger while it is being created."""
         return self._beside("creating")
 
     def _beside(self, ending: str) -> Path:

@@ -1,8 +1,8 @@
-"""Record ids as keyed hashes: the ledger knows every record again, and nobody can read an id out of it.
+"""Record ids as keyed hashes: the ledger recognises every record, and nobody can read an id from it.
 
-The key (32 random bytes) lies beside the ledger in a file of its own with mode 0600, not inside: so a copy of the
-ledger can be given to an auditor, who can check every number and cannot test whether a certain person is in it. Who
-loses the key cannot find a record any more: back it up like the ledger, at another place.
+The key (32 random bytes) is not in the ledger but in a file beside it, with mode 0600. An auditor with a copy of the
+ledger can check every number, but cannot test whether a certain person is in it. Without the key no record can be found
+any more: back it up as you do the ledger, in another place.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class RecordKey:
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != KEY_BYTES:
-            raise InputError(f"a ledger key has {KEY_BYTES} bytes, not {len(secret)}")
+            raise InputError(f"a ledger key must have {KEY_BYTES} bytes, not {len(secret)}")
         self._secret = secret
 
     @classmethod
     def find_or_make(cls, path: Path) -> RecordKey:
-        """The key in this file; a new one, on the disk before this returns, if there is no file."""
+        """Read the key in this file. If there is no file, make a key that is on disk before this returns."""
         if path.exists():
             return cls.read(path)
         secret = secrets.token_bytes(KEY_BYTES)
@@ -50,17 +50,18 @@ class RecordKey:
 
     @classmethod
     def read(cls, path: Path) -> RecordKey:
-        """The key in this file; refused if others may read it."""
+        """Read the key in this file; refused if other users may read it."""
         try:
             text = path.read_text("ascii").strip()
             others = path.stat().st_mode & 0o077
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{path}: the key of the ledger cannot be read ({error}); records are found by it"
+                f"{path}: the key of the ledger cannot be read ({error}), and records cannot be found without it; "
+                "restore it from its backup"
             ) from None
         if others:
             raise PrivacyRefusal(
-                f"{path} can be read by others; with it they could test who is in the ledger: chmod 600"
+                f"{path} can be read by others, who could use it to test who is in the ledger; run chmod 600 on it"
             )
         try:
             return cls(bytes.fromhex(text))
@@ -69,20 +70,20 @@ class RecordKey:
 
     @property
     def check(self) -> str:
-        """A value by which a ledger knows its key again; it reveals nothing about it."""
+        """A value by which a ledger recognises its key; it reveals nothing about the key."""
         return blake2b(b"the key of this ledger", key=self._secret, digest_size=HASH_BYTES, person=b"check").hexdigest()
 
     def record(self, record: str) -> NDArray[np.uint64]:
-        """The hash of one record id, as two words."""
+        """Return the hash of one record id as two words."""
         hashes = self.records(pa.chunked_array([pa.array([record], pa.string())]))
         return hashes.reshape(2)
 
     def records(self, ids: pa.ChunkedArray, progress: Progress = silent) -> NDArray[np.uint64]:
-        """The hashes of record ids: one row of two words for each, in their order."""
+        """Return the hashes of record ids in order, each as a row of two words."""
         return self._hashes(ids, b"record", progress)
 
     def subjects(self, ids: pa.ChunkedArray) -> NDArray[np.uint64]:
-        """The hashes of subjects, which have nothing in common with those of records of the same name."""
+        """Return the hashes of subjects. They are unrelated to the hashes of records with the same name."""
         return self._hashes(ids, b"subject", silent)
 
     def _hashes(self, ids: pa.ChunkedArray, purpose: bytes, progress: Progress) -> NDArray[np.uint64]:
@@ -95,7 +96,7 @@ class RecordKey:
         return hashes
 
     def _each(self, texts: list[bytes], purpose: bytes) -> Iterator[bytes]:
-        """Copies of a hash that has the key in it already: a third faster for millions of short texts."""
+        """Copy a hash object that already holds the key: a third faster for millions of short texts."""
         begun = blake2b(key=self._secret, digest_size=HASH_BYTES, person=purpose).copy
         for text in texts:
             one = begun()
@@ -104,24 +105,24 @@ class RecordKey:
 
 
 def as_bytes(hashes: NDArray[np.uint64]) -> bytes:
-    """Hashes as they are stored: big-endian, so that bytes sort as the words do."""
+    """Return hashes as they are stored: big-endian, so that bytes sort like the words."""
     return hashes.astype(">u8").tobytes()
 
 
 def from_bytes(blob: bytes) -> NDArray[np.uint64]:
-    """Stored hashes as rows of two words."""
+    """Return stored hashes as rows of two words."""
     return np.frombuffer(blob, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def write_durably(path: Path, content: bytes, mode: int) -> None:
-    """A file that is whole or not there, and on the disk when this returns."""
+    """Write a file that is complete or absent, and on disk when this returns."""
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        with os.fdopen(file, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
+        with os.fdopen(file, "wb") as writer:
+            writer.write(content)
+            writer.flush()
+            os.fsync(writer.fileno())
         partial.replace(path)
         sync_directory(path.parent)
     finally:
@@ -129,7 +130,7 @@ def write_durably(path: Path, content: bytes, mode: int) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """New names in a directory are on the disk when this returns."""
+    """Sync a directory: its new names are on disk when this returns."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

@@ -1,7 +1,7 @@
-"""The records of a ledger: hashes, lifetime budgets and booked totals, in rows of 65,536.
+"""The records of a ledger: hashes, lifetime budgets and booked totals, in chunks of up to 65,536 records.
 
-Records that come together form a segment, sorted by hash, so that neither file nor order tells who came first. A
-segment is never changed; what stewards change later lies in `changes`.
+Records that are added together form a segment. It is sorted by hash, so that neither the file nor its order shows which
+record came first. A segment never changes; later changes by stewards are in the table `change`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.database import Database
-    from rpdp.ledger.store.units import FloatArray, UnitArray
+    from rpdp.ledger.store.fixed_point import FloatArray, UnitArray
 
     Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A row of records: its segment (the event that brought it), its number there, and where it starts in all."""
+    """A chunk of records: its segment (the event that added it), its number there, and its start among all records."""
 
     segment: int
     number: int
@@ -41,18 +41,18 @@ class Chunk:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What its rows are stored under."""
+        """The key under which its rows are stored."""
         return self.segment, self.number
 
     @property
     def rows(self) -> slice:
-        """Its part of arrays over all records of the ledger."""
+        """Its slice of arrays over all records of the ledger."""
         return slice(self.start, self.start + self.count)
 
 
 @dataclass(frozen=True)
 class NewRecords:
-    """Records to be put into a ledger."""
+    """Records to add to a ledger."""
 
     hashes: Hashes
     epsilon: FloatArray
@@ -70,7 +70,7 @@ class RecordStore:
         self.reload()
 
     def reload(self) -> None:
-        """Take the list of chunks from the file."""
+        """Load the list of chunks from the file."""
         self.chunks: list[Chunk] = []
         for segment, number, count in self._database.rows("SELECT seq, chunk, count FROM segment ORDER BY seq, chunk"):
             if not isinstance(count, int) or not 0 < count <= CHUNK:
@@ -81,11 +81,11 @@ class RecordStore:
         return self.chunks[-1].rows.stop if self.chunks else 0
 
     def write(self, segment: int, new: NewRecords, progress: Progress = silent) -> dict[str, Any]:
-        """Store a segment; what its event says about it."""
+        """Store a segment and return the facts that its event states about it."""
         order = sorted_order(new.hashes)
         hashes = new.hashes[order]
         if (hashes[1:] == hashes[:-1]).all(axis=1).any():
-            raise PrivacyRefusal("two records have the same 128-bit hash: make the ledger anew, with another key")
+            raise PrivacyRefusal("two records have the same 128-bit hash; create the ledger again with another key")
         parts: list[bytes] = []
         for number, start in enumerate(range(0, len(order), CHUNK)):
             rows = order[start : start + CHUNK]
@@ -101,7 +101,7 @@ class RecordStore:
         return {"count": len(order), "sha256": digest_of(parts)}
 
     def digest(self, segment: int) -> str:
-        """The hash of a segment as it stands in the file."""
+        """Return the hash of a segment as stored in the file."""
         columns = "chunk, count, first, hashes, epsilon, delta, subjects"
         query = f"SELECT {columns} FROM segment WHERE seq = ? ORDER BY chunk"  # noqa: S608
         return digest_of(self._parts(query, segment))
@@ -113,7 +113,7 @@ class RecordStore:
                 yield b"the first hash is another than is said"
 
     def hashes(self, chunk: Chunk) -> Hashes:
-        """The hashes of a chunk's records, rising."""
+        """Return the hashes of a chunk's records in ascending order."""
         (blob,) = self._one("SELECT hashes FROM segment WHERE seq = ? AND chunk = ?", chunk)
         if len(blob) != chunk.count * HASH_BYTES:
             raise PrivacyRefusal(
@@ -122,14 +122,14 @@ class RecordStore:
         return from_bytes(blob)
 
     def budgets(self, chunk: Chunk) -> tuple[FloatArray, FloatArray]:
-        """ε and δ with which a chunk's records came."""
+        """Return the ε and δ with which a chunk's records were added."""
         epsilon, delta = self._one("SELECT epsilon, delta FROM segment WHERE seq = ? AND chunk = ?", chunk)
         return unpack(epsilon, "<f8", chunk.count).astype(np.float64), unpack(delta, "<f8", chunk.count).astype(
             np.float64
         )
 
     def totals(self, chunk: Chunk) -> tuple[UnitArray, UnitArray]:
-        """What is booked for a chunk's records, in units."""
+        """Return what is booked for a chunk's records, in units."""
         found = self._database.rows("SELECT epsilon, delta FROM total WHERE segment = ? AND chunk = ?", chunk.key)
         if not found:
             return np.zeros(chunk.count, dtype=np.int64), np.zeros(chunk.count, dtype=np.int64)
@@ -137,19 +137,19 @@ class RecordStore:
         return unpack(epsilon, "<i8", chunk.count).astype(np.int64), unpack(delta, "<i8", chunk.count).astype(np.int64)
 
     def write_totals(self, chunk: Chunk, epsilon: UnitArray, delta: UnitArray) -> None:
-        """Book new totals."""
+        """Store the new totals of a chunk's records."""
         self._database.rows(
             "INSERT OR REPLACE INTO total VALUES(?, ?, ?, ?)",
             (*chunk.key, pack(epsilon.astype("<i8")), pack(delta.astype("<i8"))),
         )
 
     def totals_digest(self) -> str:
-        """The hash of all totals as they stand in the file."""
+        """Return the hash of all totals as stored in the file."""
         rows = self._database.each("SELECT segment, chunk, epsilon, delta FROM total ORDER BY segment, chunk")
         return digest_of(part for *key, epsilon, delta in rows for part in (repr(key).encode(), epsilon, delta))
 
     def places(self, roster: Roster, progress: Progress = silent) -> NDArray[np.int32]:
-        """For each record of the ledger its position in a roster, or −1."""
+        """Return, for each record of the ledger, its position in a roster, or −1."""
         places = np.empty(len(self), dtype=np.int32)
         for chunk in self.chunks:
             places[chunk.rows] = roster.find(self.hashes(chunk))
@@ -159,7 +159,7 @@ class RecordStore:
     def gather(
         self, places: NDArray[np.int32], size: int, read: Callable[[Chunk], tuple[NDArray[Any], NDArray[Any]]]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Two columns of the ledger, in the order of a roster."""
+        """Return two columns of the ledger in the order of a roster."""
         kind = np.int64 if read == self.totals else np.float64
         first, second = np.zeros(size, dtype=kind), np.zeros(size, dtype=kind)
         for chunk in self.chunks:
@@ -170,12 +170,12 @@ class RecordStore:
         return first, second
 
     def find(self, record: NDArray[np.uint64]) -> tuple[Chunk, int] | None:
-        """The chunk of one record and its place there: looks at one chunk per segment only."""
+        """Return the chunk of one record and its place there. Reads only one chunk per segment."""
         wanted = as_bytes(record)
         by_key = {chunk.key: chunk for chunk in self.chunks}
         for segment in dict.fromkeys(chunk.segment for chunk in self.chunks):
-            newest = "SELECT chunk FROM segment WHERE seq = ? AND first <= ? ORDER BY chunk DESC LIMIT 1"
-            for (number,) in self._database.rows(newest, (segment, wanted)):
+            last = "SELECT chunk FROM segment WHERE seq = ? AND first <= ? ORDER BY chunk DESC LIMIT 1"
+            for (number,) in self._database.rows(last, (segment, wanted)):
                 chunk = by_key[segment, number]
                 hashes = self.hashes(chunk)
                 at = np.flatnonzero((hashes == record).all(axis=1))
@@ -184,12 +184,12 @@ class RecordStore:
         return None
 
     def subjects(self, chunk: Chunk) -> Hashes | None:
-        """The hashes of the subjects of a chunk's records, if they were given."""
+        """Return the hashes of the subjects of a chunk's records, if they were given."""
         (blob,) = self._one("SELECT subjects FROM segment WHERE seq = ? AND chunk = ?", chunk)
         return None if blob is None else from_bytes(blob)
 
     def of_subject(self, subject: Hashes) -> Hashes:
-        """The hashes of all records of a subject, given by its hash."""
+        """Return the hashes of all records of a subject, given the subject's hash."""
         found = [np.zeros((0, 2), dtype=np.uint64)]
         for chunk in self.chunks:
             subjects = self.subjects(chunk)
@@ -205,5 +205,5 @@ class RecordStore:
 
 
 def _covered(number: int, count: int, row: list[Any]) -> list[bytes]:
-    """What a segment's hash covers of a row."""
+    """Return the parts of a row that the hash of its segment covers."""
     return [repr((number, count)).encode(), *(b"-" if part is None else b"+" + part for part in row)]

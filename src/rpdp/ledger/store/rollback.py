@@ -1,8 +1,8 @@
-"""The newest state that a ledger has had, in a small file beside it: a ledger older than that was rolled back.
+"""Rollback detection: a small file beside a ledger notes its latest state, so an older ledger is recognised.
 
-A restored backup would forget charges. So after every commit the head of the chain is noted here, in one of two slots
-in turn, without waiting for the disk: a lost or torn note leaves an older one, which only weakens the check, and a note
-never runs ahead of what is committed. The server's acknowledged head is kept here as well.
+A restored backup would forget charges. After every commit the head of the chain is noted here, in two slots in turn,
+without waiting for the disk. A lost or torn note leaves an older one, which only weakens the check, and a note is never
+ahead of what is committed. The head acknowledged by the server is kept here as well.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class RollbackNotes:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to compare with."""
+        """Whether there are any notes to compare with."""
         return self._path.exists()
 
     def note(self, chain: Chain, acknowledged: PublicHead | None = None) -> None:
-        """The chain has come this far. With an acknowledged head it waits for the disk."""
+        """Note the current head of the chain. With an acknowledged head, wait until the note is on disk."""
         kept = self.acknowledged()
         if acknowledged is not None and (kept is None or acknowledged.count > kept.count):
             kept = self._acknowledged = acknowledged
@@ -53,11 +53,13 @@ class RollbackNotes:
             if acknowledged is not None:
                 os.fsync(self._file)
         except OSError as error:
-            raise PrivacyRefusal(f"{self._path} cannot be written ({error}); nothing was released") from None
+            raise PrivacyRefusal(
+                f"{self._path} cannot be written ({error}); nothing was released. Check the disk and the permissions"
+            ) from None
         self._turn = 1 - self._turn
 
     def acknowledged(self) -> PublicHead | None:
-        """The newest head that a server has acknowledged."""
+        """Return the latest head that a server has acknowledged."""
         if self._acknowledged is None:
             kept = [note["acknowledged"] for note in self.notes() if note["acknowledged"] is not None]
             if kept:
@@ -66,9 +68,9 @@ class RollbackNotes:
         return self._acknowledged
 
     def require(self, chain: Chain, database: Database, notes: list[dict[str, Any]] | None = None) -> None:
-        """Refuse a chain that is older than, or another than, what was noted.
+        """Refuse a chain that is older than the notes, or has a different history.
 
-        Beside a writer, `notes` must have been read before the chain: later ones are about later events.
+        While another process writes, read `notes` before the chain: later notes are about later events.
         """
         for note in self.notes() if notes is None else notes:
             seq, head = note["seq"], note["head"]
@@ -78,26 +80,26 @@ class RollbackNotes:
                 )
             if seq > chain.seq:
                 raise PrivacyRefusal(
-                    f"this ledger was rolled back: it ends with event {chain.seq:,}, and had {seq:,}. A restored "
-                    f"backup would forget charges; {ROLLED_BACK}"
+                    f"this ledger was rolled back: it ends with event {chain.seq:,}, but had {seq:,} events. A "
+                    f"restored backup would forget charges; {ROLLED_BACK}"
                 )
             found = database.rows("SELECT head FROM event WHERE seq = ?", (seq,))
             if not found or bytes(found[0][0]).hex() != head:
                 raise PrivacyRefusal(
-                    f"this ledger's history is another than the one noted at event {seq:,}; {ROLLED_BACK}"
+                    f"this ledger's history differs from the one noted at event {seq:,}; {ROLLED_BACK}"
                 )
         acknowledged = self.acknowledged() if notes is None else None
         if acknowledged is not None:
             chain.require(acknowledged, self._ledger)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def notes(self) -> list[dict[str, Any]]:
-        """The slots that are whole."""
+        """Return the notes of all intact slots."""
         notes = []
         content = self._path.read_bytes() if self._path.exists() else b""
         for start in range(0, len(content), _SLOT):

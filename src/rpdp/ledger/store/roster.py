@@ -1,4 +1,4 @@
-"""The records of a silo in the order of its table, found by their hashes."""
+"""The records of a silo in the order of its table, looked up by their hashes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ ABSENT = -1
 
 
 def sorted_order(hashes: Hashes) -> Positions:
-    """The order that sorts hashes. By their first words alone, unless two of those agree, which is rare."""
+    """Return the order that sorts hashes: by their first words alone, unless two of those are equal, which is rare."""
     order = np.argsort(hashes[:, 0])
     high = hashes[order, 0]
     return np.lexsort((hashes[:, 1], hashes[:, 0])) if (high[1:] == high[:-1]).any() else order
 
 
 class Roster:
-    """Hashes with their positions. Uses no file: a forked worker may ask it.
+    """An index from hashes to positions. It uses no file, so a forked worker may use it.
 
     Args:
         hashes: One row of two words for each record, in the order that positions refer to.
-        ids: The ids themselves, to recognise the same table again.
+        ids: The ids themselves, to recognise the same table.
     """
 
     def __init__(self, hashes: Hashes, ids: pa.ChunkedArray | None = None) -> None:
@@ -46,13 +46,13 @@ class Roster:
         return self.ids is ids or (self.ids is not None and self.ids.equals(ids))
 
     def find(self, hashes: Hashes) -> Positions:
-        """The position of each hash, or −1."""
+        """Return the position of each hash, or −1."""
         found = np.full(len(hashes), ABSENT, dtype=np.int64)
         if len(self) == 0 or len(hashes) == 0:
             return found
         at = np.searchsorted(self._high, hashes[:, 0])
         searching = np.flatnonzero(at < len(self))
-        while searching.size:  # more than once only where 64 bits of two hashes agree
+        while searching.size:  # more than once only if two hashes share their first 64 bits
             place = at[searching]
             same = self._high[place] == hashes[searching, 0]
             hit = same & (self._low[place] == hashes[searching, 1])

@@ -1,6 +1,6 @@
 """The runs of a ledger: reserved once, charged round by round, released through the outbox.
 
-Every method that writes works inside a transaction of the caller; what it says holds when that is committed.
+The caller of a method that writes opens the transaction; the result holds once that is committed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from rpdp.errors import InputError, PlanError, PrivacyRefusal
 from rpdp.ledger.account import Charge, RunStatus, joins_round
-from rpdp.ledger.store import crash_points as points
+from rpdp.ledger.store import crash_points
+from rpdp.ledger.store.fixed_point import DELTA_SHIFT, DELTA_TOLERANCE, rounded_up
 from rpdp.ledger.store.sampling_classes import MemberStore, classes_of, spread
-from rpdp.ledger.store.units import DELTA_SHIFT, DELTA_TOLERANCE, rounded_up
 from rpdp.planning import PublicPlan, SiloPlan, Status
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.budgets import RecordBudgets
+    from rpdp.ledger.balances import Balances
     from rpdp.ledger.progress_callback import Progress
-    from rpdp.ledger.standing import Standing
     from rpdp.ledger.store.chain import Chain, Event
     from rpdp.ledger.store.database import Database
     from rpdp.ledger.store.record_store import RecordStore
@@ -52,7 +52,7 @@ class Admission:
 
     @classmethod
     def of(cls, event: Event) -> Admission:
-        """From its event."""
+        """Read an admission from its event."""
         facts = event.facts
         join = facts["join"]
         return cls(
@@ -70,9 +70,9 @@ class Admission:
 
 @dataclass(frozen=True, eq=False)
 class ReservedPlan(SiloPlan):
-    """A silo plan as the ledger keeps it: probabilities, costs and rounds; `budget` is what was left at admission.
+    """A silo plan as the ledger keeps it: probabilities, costs and rounds. `budget` is what was left at admission.
 
-    It goes by the fingerprint of the plan that was admitted, so that a run knows itself again after a restart.
+    It has the fingerprint of the plan that was admitted, so that a run is recognised after a restart.
     """
 
     admitted_as: str
@@ -81,17 +81,17 @@ class ReservedPlan(SiloPlan):
 
     @property
     def fingerprint(self) -> str:
-        """Of the plan that was admitted."""
+        """The fingerprint of the plan that was admitted."""
         return self.admitted_as
 
     def write(self, path: str | Path) -> None:
-        """As a plan of its own: a file goes by the fingerprint of what is in it."""
+        """Write the plan as an ordinary silo plan, whose fingerprint is that of the file's contents."""
         SiloPlan(**{one.name: getattr(self, one.name) for one in fields(SiloPlan)}).write(path)
 
 
 @dataclass
 class _Progress:
-    """How far a run is, as far as a charge needs to know: the same size whatever the number of records."""
+    """The state of a run that a charge needs; its size does not depend on the number of records."""
 
     admission: Admission
     announced: int
@@ -109,34 +109,36 @@ class RunBook:
         self._progress: dict[str, _Progress] = {}
 
     def forget(self) -> None:
-        """A transaction was undone: what is known of runs is read again."""
+        """Forget the cached state of runs after a transaction was rolled back."""
         self._progress.clear()
 
     def admissions(self) -> list[Admission]:
-        """All runs in the order of their admission."""
+        """Return all runs in order of admission."""
         return [Admission.of(event) for event in self._chain.events("admit")]
 
     def admission(self, run: str) -> Admission:
-        """One run."""
+        """Return the admission of one run."""
         return self._of(run).admission
 
     def reserve(
-        self, run: str, plan: SiloPlan, join: tuple[int, ...] | None, standing: Standing, progress: Progress
+        self, run: str, plan: SiloPlan, join: tuple[int, ...] | None, balances: Balances, progress: Progress
     ) -> None:
         """Book a plan for all of its records."""
         if self._database.rows("SELECT 1 FROM event WHERE run = ? AND run <> '' AND kind = 'admit'", (run,)):
-            raise PrivacyRefusal(f"run {run!r} was admitted before; a run is reserved once")
+            raise PrivacyRefusal(
+                f"run {run!r} was admitted before; a run is reserved only once. Give a new run a new id"
+            )
         if not run:
-            raise InputError("a run needs a name")
+            raise InputError("run='' is empty: a run needs a name")
         _require_join(plan.public, join)
-        standing.require(plan)
+        balances.require(plan)
         seq = self._chain.seq + 1
         classes, index = classes_of(plan)
         self.members.write_classes(seq, classes)
         delta = rounded_up(np.full(1, plan.public.delta), DELTA_SHIFT)[0]
         booked = classes.booked
         for chunk in self._store.chunks:
-            here = spread(standing.places[chunk.rows], index)
+            here = spread(balances.places[chunk.rows], index)
             if here.any():
                 self.members.write(seq, chunk, here.astype(classes.index_type))
                 epsilon_before, delta_before = self._store.totals(chunk)
@@ -156,27 +158,28 @@ class RunBook:
             "totals": self._store.totals_digest(),
         }
         assert self._chain.append("admit", facts, run=run) == seq
-        points.reached("reserve: booked")
+        crash_points.reached("reserve: booked")
 
     def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
-        """Charge a round, once, with its coin."""
+        """Charge a round together with its coin, once."""
         progress = self._of(run)
         self._require_planned(progress, number)
+        # Rounds up to the last announced one are over, including those that were missed: no second coin for them.
         if number <= progress.announced:
             return Charge(number, self._has_joined(run, number), is_new=False)
         admission = progress.admission
         schedule, to_join = admission.public.schedule, admission.rounds_to_join
         joined = joins_round(schedule, number, progress.joined, to_join, coin)
-        points.reached("charge: coin drawn")
+        crash_points.reached("charge: coin drawn")
         facts = {"at": now(), "missed": number - progress.announced - 1}
         self._chain.append("charge", facts, run=run, number=number, joined=joined)
-        points.reached("charge: marked")
+        crash_points.reached("charge: marked")
         progress.announced = number
         progress.joined += joined
         return Charge(number, joined, is_new=True)
 
     def answered(self, run: str, number: int) -> Charge | None:
-        """The answer to a round that was charged before; None if it was not, and may be."""
+        """Return the answer to a round that was charged before; None if it can still be charged."""
         progress = self._of(run)
         self._require_planned(progress, number)
         if number > progress.announced:
@@ -187,14 +190,14 @@ class RunBook:
         """Put a finished update into the outbox."""
         self._of(run)
         if not self._has_joined(run, number) or self._has_released(run, number):
-            raise PrivacyRefusal(f"round {number} of run {run!r} was not joined, or its update is there already")
+            raise PrivacyRefusal(f"round {number} of run {run!r} was not joined, or its update is already stored")
         facts = {"at": now(), "sha256": hashlib.sha256(payload).hexdigest(), "bytes": len(payload)}
         seq = self._chain.append("release", facts, run=run, number=number)
         self._database.rows("INSERT INTO outbox VALUES(?, ?)", (seq, payload))
-        points.reached("store: written")
+        crash_points.reached("store: written")
 
     def stored(self, run: str, number: int) -> bytes | None:
-        """The update of a round, if it was finished and not removed since."""
+        """Return the update of a round if it was finished and not removed since."""
         self._of(run)
         query = (
             "SELECT outbox.payload FROM event JOIN outbox USING(seq) "
@@ -205,11 +208,11 @@ class RunBook:
         return None
 
     def status(self) -> tuple[RunStatus, ...]:
-        """Where every run stands."""
+        """Return the status of every run."""
         return tuple(self.status_of(admission) for admission in self.admissions())
 
     def status_of(self, admission: Admission) -> RunStatus:
-        """Where one run stands."""
+        """Return the status of one run."""
         query = "SELECT round FROM event WHERE run = ? AND run <> '' AND kind = ? AND joined >= ? ORDER BY round"
         rounds = {
             (kind, least): tuple(number for (number,) in self._database.rows(query, (admission.run, kind, least)))
@@ -226,13 +229,14 @@ class RunBook:
         )
 
     def plan(self, run: str, ids: pa.ChunkedArray, places: NDArray[np.int32], left: RecordBudgets) -> SiloPlan:
-        """The silo plan that was reserved, in the order of these ids: to go on with a run after a restart.
+        """Return the silo plan reserved for a run, in the order of these ids, to continue the run after a restart.
 
-        `left` is what these records had left when it was made.
+        `left` is what these records had left when the plan was made.
         """
         admission = self._of(run).admission
         classes = self.members.classes(admission.seq, admission.classes)
-        index = np.zeros(len(ids) + 1, dtype=np.int64)  # records that are not in the table go to the spare place
+        # Records that are not in the table have place −1 and so land in the spare last element.
+        index = np.zeros(len(ids) + 1, dtype=np.int64)
         for chunk in self._store.chunks:
             here = self.members.index(admission.seq, chunk, classes)
             if here is not None:
@@ -240,8 +244,8 @@ class RunBook:
         index = index[:-1]
         if int((index > 0).sum()) != admission.drawn:
             raise PlanError(
-                f"run {run!r} was admitted with {admission.drawn:,} records that can be drawn; only "
-                f"{int((index > 0).sum()):,} of them are in this table. Go on with the table it was admitted with"
+                f"run {run!r} was admitted with {admission.drawn:,} records that can be drawn, but only "
+                f"{int((index > 0).sum()):,} of them are in this table. Use the table that it was admitted with"
             )
         return _plan_of(admission, ids, classes, index, left)
 
@@ -249,7 +253,7 @@ class RunBook:
         if run not in self._progress:
             found = list(self._chain.events("admit", run=run))
             if not found:
-                raise PrivacyRefusal(f"run {run!r} was never admitted; there is nothing reserved for it")
+                raise PrivacyRefusal(f"run {run!r} was never admitted; nothing is reserved for it")
             query = "SELECT max(round), total(joined) FROM event WHERE run = ? AND run <> '' AND kind = 'charge'"
             announced, joined = self._database.rows(query, (run,))[0]
             self._progress[run] = _Progress(Admission.of(found[0]), announced or 0, int(joined))
@@ -263,27 +267,27 @@ class RunBook:
             )
 
     def _has_joined(self, run: str, number: int) -> bool:
-        """What the coin of a round said; rounds that were never announced were not joined."""
+        """Return the outcome of a round's coin. A round that was never announced was not joined."""
         query = "SELECT joined FROM event WHERE run = ? AND run <> '' AND kind = 'charge' AND round = ?"
         return any(joined for (joined,) in self._database.rows(query, (run, number)))
 
     def _has_released(self, run: str, number: int) -> bool:
-        """Whether a round was released, also if its update was removed since."""
+        """Return whether a round was released, even if its update was removed since."""
         query = "SELECT 1 FROM event WHERE run = ? AND run <> '' AND kind = 'release' AND round = ?"
         return bool(self._database.rows(query, (run, number)))
 
 
 def now() -> str:
-    """The time for an event."""
+    """Return the current time as events state it."""
     return datetime.now(UTC).isoformat("T", "seconds")
 
 
 def _require_join(public: PublicPlan, join: tuple[int, ...] | None) -> None:
     wanted = public.schedule.participations
     if (wanted is None) != (join is None):
-        raise PlanError(f"rounds_to_join={join} does not go with {public.schedule.describe()}")
+        raise PlanError(f"rounds_to_join={join} does not match the schedule ({public.schedule.describe()})")
     if join is not None and (len(set(join)) != wanted or not set(join) <= set(range(1, public.schedule.rounds + 1))):
-        raise PlanError(f"rounds_to_join={join} are not {wanted} different rounds of {public.schedule.rounds}")
+        raise PlanError(f"rounds_to_join={join} must be {wanted} different rounds of {public.schedule.rounds}")
 
 
 def _plan_of(
@@ -298,7 +302,7 @@ def _plan_of(
     return ReservedPlan(
         public=admission.public,
         ids=ids,
-        budget=np.maximum(left.epsilon, cost),  # a table with lower budgets than at admission takes nothing back
+        budget=np.maximum(left.epsilon, cost),  # lower budgets in today's table do not undo what was reserved
         q=q,
         cost=cost,
         active_rounds=classes.active[index],

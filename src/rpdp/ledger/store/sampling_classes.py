@@ -1,4 +1,4 @@
-"""Who takes part in a run, compactly: distinct (q, cost, rounds active) as classes, and a class number per record."""
+"""Membership of a run in compact form: distinct (q, cost, active rounds) as classes, and a class number per record."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
+from rpdp.ledger.store.fixed_point import EPSILON_SHIFT, rounded_up
 from rpdp.ledger.store.roster import ABSENT
 from rpdp.ledger.store.schema import DAMAGED, digest_of, pack, unpack
-from rpdp.ledger.store.units import EPSILON_SHIFT, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.ledger.store.database import Database
+    from rpdp.ledger.store.fixed_point import FloatArray, UnitArray
     from rpdp.ledger.store.record_store import Chunk
-    from rpdp.ledger.store.units import FloatArray, UnitArray
     from rpdp.planning import SiloPlan
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Sampling classes of a run. Class 0 takes no part; the others are numbered from 1."""
+    """The sampling classes of a run. Records of class 0 do not take part; the other classes are numbered from 1."""
 
     q: FloatArray
     cost: FloatArray
@@ -51,7 +51,7 @@ class Classes:
 
 
 def classes_of(plan: SiloPlan) -> tuple[Classes, NDArray[np.int64]]:
-    """The classes of a plan and the class number of each of its records."""
+    """Return the classes of a plan and the class number of each of its records."""
     drawn = plan.q > 0.0
     columns = [np.where(drawn, column, 0) for column in (plan.q, plan.cost, plan.active_rounds)]
     code = np.zeros(len(plan), dtype=np.int64)
@@ -61,16 +61,16 @@ def classes_of(plan: SiloPlan) -> tuple[Classes, NDArray[np.int64]]:
     rows = np.zeros(int(code.max()) + 1, dtype=np.int64)  # some record of each class
     rows[code] = np.arange(len(plan))
     order = np.lexsort([column[rows] for column in columns])
-    order = order[np.argsort(columns[0][rows][order] > 0.0, kind="stable")]  # who takes no part comes first
+    order = order[np.argsort(columns[0][rows][order] > 0.0, kind="stable")]  # the class that does not take part first
     q, cost, active = (column[rows][order] for column in columns)
     index = np.argsort(order)[code]
-    if q[0] > 0.0:  # everybody takes part
+    if q[0] > 0.0:  # every record takes part: add an empty class 0
         q, cost, active, index = np.append(0.0, q), np.append(0.0, cost), np.append(0, active), index + 1
     return Classes(q, cost, active.astype(np.int32)), index
 
 
 def _numbered(values: NDArray[np.generic]) -> tuple[NDArray[np.int64], int]:
-    """Equal values by equal numbers from 0, in the order in which they come; much faster than sorting."""
+    """Number equal values equally, from 0 in order of appearance; much faster than sorting."""
     encoded = pc.dictionary_encode(pa.array(values))
     return np.asarray(encoded.indices, dtype=np.int64), len(encoded.dictionary)
 
@@ -91,7 +91,7 @@ class MemberStore:
         self._database.rows("INSERT INTO member VALUES(?, ?, ?, ?)", (seq, *chunk.key, pack(index)))
 
     def classes(self, seq: int, count: int) -> Classes:
-        """The classes of a run."""
+        """Return the classes of a run."""
         found = self._database.rows("SELECT q, cost, active FROM class WHERE seq = ?", (seq,))
         if not found:
             raise PrivacyRefusal(f"the ledger is damaged: the classes of event {seq} are missing; {DAMAGED}")
@@ -103,7 +103,7 @@ class MemberStore:
         )
 
     def index(self, seq: int, chunk: Chunk, classes: Classes) -> NDArray[np.int64] | None:
-        """The class numbers of a chunk's records; None where nobody takes part."""
+        """Return the class numbers of a chunk's records; None if none of them takes part."""
         query = "SELECT classes FROM member WHERE seq = ? AND segment = ? AND chunk = ?"
         for (blob,) in self._database.rows(query, (seq, *chunk.key)):
             index = unpack(blob, classes.index_type, chunk.count).astype(np.int64)
@@ -113,7 +113,7 @@ class MemberStore:
         return None
 
     def digest(self, seq: int) -> str:
-        """The hash of a run's classes and members as they stand in the file."""
+        """Return the hash of a run's classes and members as stored in the file."""
         return digest_of(self._parts(seq))
 
     def _parts(self, seq: int) -> Iterator[bytes]:
@@ -126,7 +126,7 @@ class MemberStore:
 
 
 def spread(places: NDArray[np.int32], index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Class numbers of a roster in the order of a chunk; 0 for records that are not in the roster."""
+    """Return the class numbers of a roster in the order of a chunk; 0 for records outside the roster."""
     padded = np.append(index, 0)
-    assert ABSENT == -1  # which takes the padding
+    assert ABSENT == -1  # so that absent records get the padding
     return padded[places]

@@ -1,9 +1,9 @@
 """The tables of a ledger file, and how arrays are stored in them.
 
-`event` is the chain: the truth. Everything else is bulk that an event names by its hash (`segment`, `class`, `member`,
-`change`, `outbox`), or a sum that can be recomputed from it (`total`). Bulk rows are never changed, and
-none is removed but updates, by an event that says so; totals are rewritten by every reservation, whose event names the
-hash of all of them.
+The table `event` holds the chain and is authoritative. The other tables hold bulk data whose hash an event states
+(`segment`, `class`, `member`, `change`, `outbox`), or sums that can be recomputed from it (`total`). Bulk rows never
+change. Only updates are ever removed, by an event that records the removal. Every reservation rewrites the totals, and
+its event states the hash of all of them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 APPLICATION_ID = 0x72706470
-"""'rpdp': what `file` and SQLite see in the header."""
+"""'rpdp' in ASCII: what `file` and SQLite see in the header."""
 
 CHUNK = 65_536
-"""Records per row of bulk."""
+"""Records per row of bulk data."""
 
 _PROBE = 8192
-"""Bytes tried before a whole array is compressed; hashes do not shrink."""
+"""Bytes compressed as a trial before the whole array is; hashes do not shrink."""
 
 TABLES = {
     "event": (
@@ -65,14 +65,14 @@ STATEMENTS = (*TABLES.values(), *INDEXES.values())
 
 
 def pack(array: NDArray[np.generic]) -> bytes:
-    """An array as bytes: compressed where that helps."""
+    """Return an array as bytes, compressed if that helps."""
     raw = np.ascontiguousarray(array).tobytes()
     worthwhile = len(zlib.compress(raw[:_PROBE], 1)) < 0.9 * min(_PROBE, len(raw))
     return b"z" + zlib.compress(raw, 1) if worthwhile else b"r" + raw
 
 
 def unpack(blob: bytes, dtype: np.dtype[np.generic] | str, count: int) -> NDArray[np.generic]:
-    """The array again; anything else than `count` numbers is a damaged ledger."""
+    """Return the packed array. Anything but `count` numbers means that the ledger is damaged."""
     kind = np.dtype(dtype)
     try:
         raw = (
@@ -85,11 +85,11 @@ def unpack(blob: bytes, dtype: np.dtype[np.generic] | str, count: int) -> NDArra
     return np.frombuffer(raw, kind)
 
 
-DAMAGED = "nothing was done. Run `rpdp ledger verify` to see what changed, and go back to a copy that passes it"
+DAMAGED = "nothing was done. Run `rpdp ledger verify` to see what changed, and go back to a copy that passes"
 
 
 def digest_of(parts: Iterable[bytes]) -> str:
-    """SHA-256 over parts of any length, none of which can run into the next."""
+    """Return SHA-256 over parts of any length, with unambiguous boundaries between them."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))

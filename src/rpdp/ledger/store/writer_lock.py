@@ -1,4 +1,4 @@
-"""One writer at a time: a lock that dies with its holder, and says who holds it."""
+"""A lock for one writer at a time. It ends with the process that holds it, and names that process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rpdp.errors import PrivacyRefusal
 
 
 class LedgerInUseError(PrivacyRefusal):
-    """Another process is writing; try again later."""
+    """Another process is writing the ledger; try again later."""
 
 
 class WriterLock:
-    """The right to write a ledger. Taken at once or refused; given back by `release`, or by the end of the process."""
+    """The right to write a ledger: taken at once or refused, held until `release` or the end of the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -28,9 +28,9 @@ class WriterLock:
             holder = _holder(self._file)
             os.close(self._file)
             raise LedgerInUseError(
-                f"{path.with_suffix('')} is being written by {holder}. One writer at a time: wait until it is done, or "
-                "read it meanwhile (show, explain, verify and export do). Steward actions go through: they wait in "
-                "the inbox"
+                f"{path.with_suffix('')} is being written by {holder}. Only one process may write at a time: wait "
+                "until it has finished. Meanwhile the ledger can be read (show, explain, verify, export), and steward "
+                "actions take effect: they wait in the inbox"
             ) from None
         details = {
             "pid": os.getpid(),
@@ -41,7 +41,7 @@ class WriterLock:
         os.pwrite(self._file, json.dumps(details).encode(), 0)
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock, so that another process can write."""
         os.close(self._file)
 
 

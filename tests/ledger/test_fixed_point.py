@@ -8,7 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpdp.ledger.store.units import DELTA_SHIFT, EPSILON_SHIFT, amounts, fits_epsilon, left_of, rounded_down, rounded_up
+from rpdp.ledger.store.fixed_point import (
+    DELTA_SHIFT,
+    EPSILON_SHIFT,
+    amounts,
+    fits_epsilon,
+    left_of,
+    rounded_down,
+    rounded_up,
+)
 
 budgets = st.floats(1e-9, 1000.0, allow_subnormal=False)
 

@@ -1,7 +1,7 @@
-"""Where each record of a silo's table stands: its budget in force, what is booked, whether it may be drawn.
+"""The balance of each record in a silo's table: its budget in force, what is booked, whether it may be drawn.
 
-Kept in memory in the order of the table, so that the question before every local step ("who must not be drawn any
-more?") touches no database, and can be asked by a forked worker.
+Balances are kept in memory in the order of the table. The check before every local step ("which records must not be
+drawn any more?") therefore touches no database, and a forked worker can make it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import numpy as np
 from rpdp.budgets import RecordBudgets
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.stewardship.actions import apply_actions
-from rpdp.ledger.store.roster import ABSENT
-from rpdp.ledger.store.units import (
+from rpdp.ledger.store.fixed_point import (
     DELTA_SHIFT,
     DELTA_TOLERANCE,
     EPSILON_SHIFT,
@@ -23,6 +22,7 @@ from rpdp.ledger.store.units import (
     left_of,
     rounded_up,
 )
+from rpdp.ledger.store.roster import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.ledger.stewardship.actions import Action
+    from rpdp.ledger.store.fixed_point import FloatArray, UnitArray
     from rpdp.ledger.store.record_store import RecordStore
     from rpdp.ledger.store.roster import Roster
-    from rpdp.ledger.store.units import FloatArray, UnitArray
     from rpdp.planning import SiloPlan
 
 
-class Standing:
-    """The accounts of the records in a roster.
+class Balances:
+    """The balances of the records in a roster.
 
     Args:
         store: The ledger's records.
-        roster: Those of the silo's table.
-        places: For each record of the ledger its position in the roster, or −1.
-        actions: What stewards have changed so far.
+        roster: The records of the silo's table.
+        places: For each record of the ledger, its position in the roster, or −1.
+        actions: The steward actions so far.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Standing:
         self.apply(actions)
 
     def apply(self, actions: Sequence[Action]) -> None:
-        """Steward actions that were booked."""
+        """Apply steward actions that were booked."""
         apply_actions(actions, self.roster.find, self.epsilon, self.delta, self.withdrawn)
         self._off = None
 
     def extend(self, count: int) -> None:
-        """So many records were added to the ledger; none of them is in this roster."""
+        """Account for `count` records that were added to the ledger, none of which is in this roster."""
         self.places = np.append(self.places, np.full(count, ABSENT, dtype=np.int32))
 
     def left(self, allowed: RecordBudgets) -> RecordBudgets:
-        """What is left of the smaller of the budget in force and the one given now."""
+        """Return what is left of the smaller of each budget in force and the budget in `allowed`."""
         assert allowed.delta is not None
         epsilon = left_of(np.minimum(self.epsilon, allowed.epsilon), self.booked_epsilon, EPSILON_SHIFT)
         delta = left_of(np.minimum(self.delta, allowed.delta), self.booked_delta, DELTA_SHIFT)
@@ -76,7 +76,7 @@ class Standing:
         return RecordBudgets(epsilon, delta)
 
     def require(self, plan: SiloPlan) -> None:
-        """Refuse a plan that does not fit into what is left of every budget in force."""
+        """Refuse a plan unless it fits into what is left of every budget in force."""
         drawn = plan.q > 0.0
         over = drawn & ~fits_epsilon(plan.cost, self.epsilon, self.booked_epsilon)
         over |= drawn & ~fits_delta(plan.public.delta, self.delta, self.booked_delta)
@@ -84,23 +84,25 @@ class Standing:
         if over.any():
             raise PrivacyRefusal(
                 f"{int(over.sum()):,} records would go over their budgets, or have withdrawn; nothing was reserved. "
-                "Make the plan from what is left (`left`), at once before reserving it"
+                "Make the plan from what is left (`left`) immediately before reserving it"
             )
 
     def book(self, plan: SiloPlan) -> None:
-        """A plan was reserved."""
+        """Add a plan that was reserved."""
         drawn = plan.q > 0.0
         self.booked_epsilon += np.where(drawn, rounded_up(plan.cost, EPSILON_SHIFT), 0)
         self.booked_delta += np.where(drawn, rounded_up(np.full(1, plan.public.delta), DELTA_SHIFT), 0)
         self._off = None
 
-    def off(self, pending: Sequence[Action] = ()) -> NDArray[np.int64]:
-        """Positions of records that must not be drawn, with actions that are not booked yet."""
+    def switched_off(self, pending: Sequence[Action] = ()) -> NDArray[np.int64]:
+        """Return the positions of records that must not be drawn, given actions that are not booked yet."""
         if self._off is None:
             everything = slice(None)
             self._off = np.flatnonzero(self._is_off(everything, self.epsilon, self.delta, self.withdrawn))
         if not pending:
             return self._off
+        # Pending actions change copies of the records that they name: they are in force at once, but only booking them
+        # changes the balances. A raise may also bring a record back that was off.
         found = np.unique(np.concatenate([self.roster.find(action.hashes) for action in pending]))
         touched = found[found >= 0]
         epsilon, delta, withdrawn = self.epsilon[touched], self.delta[touched], self.withdrawn[touched]
@@ -127,6 +129,6 @@ class Standing:
 def is_overbooked(
     epsilon: FloatArray, delta: FloatArray, booked_epsilon: UnitArray, booked_delta: UnitArray
 ) -> NDArray[np.bool_]:
-    """Whether more is booked than the budget in force, beyond the rounding of a booking that fitted it."""
+    """Return where more is booked than the budget in force allows, beyond the rounding of a booking that fitted."""
     most_delta = rounded_up(np.minimum(delta * (1.0 + 2.0 * DELTA_TOLERANCE), 1.0), DELTA_SHIFT) + 1
     return (booked_epsilon > rounded_up(epsilon, EPSILON_SHIFT)) | (booked_delta > most_delta)

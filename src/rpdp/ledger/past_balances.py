@@ -1,4 +1,4 @@
-"""Where records stood when a run was admitted: what its plan was made from, and what its reports show as budgets."""
+"""Balances at the time a run was admitted. Its plan was made from them, and its reports show them as budgets."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.ledger.standing import Standing
+from rpdp.ledger.balances import Balances
+from rpdp.ledger.store.fixed_point import DELTA_SHIFT, rounded_up
 from rpdp.ledger.store.roster import ABSENT
-from rpdp.ledger.store.units import DELTA_SHIFT, rounded_up
 
 if TYPE_CHECKING:
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.store.run_book import Admission
 
 
-def standing_before(ledger: LedgerBase, admission: Admission, now: Standing) -> Standing:
-    """The records of a standing as they were before this admission: without it, and without what came later."""
-    earlier = Standing(ledger.records, now.roster, now.places, ledger.booked_actions(before=admission.seq))
+def balances_before(ledger: LedgerBase, admission: Admission, now: Balances) -> Balances:
+    """Return the balances before an admission, without its own booking and everything booked later."""
+    earlier = Balances(ledger.records, now.roster, now.places, ledger.booked_actions(before=admission.seq))
     for later in ledger.runs.admissions():
         if later.seq < admission.seq:
             continue

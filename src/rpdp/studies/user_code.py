@@ -1,6 +1,6 @@
-"""Code of one's own, named in a study file as "package.module:function". Modules beside the study file can be imported.
+"""The user's own code, named in a study file as "package.module:function". Modules beside the file can be imported.
 
-Also digests of code, own and of rpdp, by which results of other code are told apart.
+This module also computes digests of the user's code and of rpdp, to distinguish results of different code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def load_function(reference: str, directory: Path) -> Callable[..., Any]:
-    """The function that a reference names."""
+    """Import the function that a reference names."""
     module_name, _, name = reference.partition(":")
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))
@@ -31,8 +31,8 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise InputError(
-            f"{reference}: cannot import {module_name}: {error}; modules are found beside the study file and among the "
-            "installed packages"
+            f"{reference}: cannot import {module_name}: {error}. Put the module beside the study file, or install its "
+            "package"
         ) from None
     except Exception as error:
         raise InputError(f"{reference}: importing {module_name} failed: {type(error).__name__}: {error}") from error
@@ -43,7 +43,7 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
 
 
 def task_named(name: str, directory: Path) -> Task:
-    """A built-in task by its name, or the one that a function "package.module:function" makes."""
+    """Return a built-in task by its name, or the task that a function "package.module:function" returns."""
     if ":" in name:
         made = call_factory(name, directory, seed=0)
         if not isinstance(made, Task):
@@ -51,14 +51,14 @@ def task_named(name: str, directory: Path) -> Task:
         return made
     if name not in TASKS:
         raise InputError(
-            f"task.name={name!r} is not a built-in task{nearest(name, list(TASKS))}; a task of another package is "
-            'named "package.module:function"'
+            f"task.name={name!r} is not a built-in task{nearest(name, list(TASKS))}; name a task of another package as "
+            '"package.module:function"'
         )
     return TASKS[name]
 
 
 def call_factory(reference: str, directory: Path, *, seed: int) -> Any:
-    """What a factory makes; it is given the seed if it has an argument of that name."""
+    """Call a factory and return its result. The factory gets the seed if it has an argument of that name."""
     factory = load_function(reference, directory)
     takes_seed = "seed" in inspect.signature(factory).parameters
     try:
@@ -70,14 +70,14 @@ def call_factory(reference: str, directory: Path, *, seed: int) -> Any:
 
 
 def digest_of_code(reference: str, directory: Path) -> str:
-    """A hash of the file that a function is defined in, to notice when it has changed."""
+    """Return a hash of the file that defines a function, to notice when it changes."""
     source = inspect.getsourcefile(inspect.unwrap(load_function(reference, directory)))
     return "" if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()
 
 
 @cache
 def digest_of_product() -> str:
-    """A hash of the version of rpdp and of all its modules: results of other code are not used again."""
+    """Return a hash of the version of rpdp and all its modules, so that results of other code are not reused."""
     home = Path(rpdp.__file__).parent
     digest = hashlib.sha256(rpdp.__version__.encode())
     for path in sorted(home.rglob("*.py")):

@@ -124,14 +124,9 @@ def _cells(row: MethodRow) -> list[str]:
     level = "" if settings.level is None else f" at {settings.level:g}"
     return [
         f"{settings.method}{level}",
-        with_spread(row.accuracy),
-        with_spread(row.mean_over_silos),
+        "–" if row.accuracy is None else row.accuracy.text(4),
+        "–" if row.mean_over_silos is None else row.mean_over_silos.text(4),
         f"{settings.learning_rate:g}",
         f"{settings.clip_norm:g}",
         f"{row.overdrawn:,} of {row.records:,}",
     ]
-
-
-def with_spread(found: tuple[float, float] | None) -> str:
-    """Mean and deviation, or a dash."""
-    return "–" if found is None else f"{found[0]:.4f} ± {found[1]:.4f}"

@@ -16,9 +16,10 @@ from rpdp.report.promise import promise_values
 from rpdp.report.record_figures import record_cards
 from rpdp.report.rendering import ANYBODY, OWNER_ONLY, write_html
 from rpdp.report.report_records import AllRecords
-from rpdp.report.report_runs import ReportRuns, Spread
+from rpdp.report.report_runs import ReportRuns
 from rpdp.report.report_tables import groups_table, methods_table, silos_table
 from rpdp.report.run_figures import curve_card, run_cards
+from rpdp.spread import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,6 @@ property of the method and no record's.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -25,24 +24,6 @@ Edition = Literal["silo", "share"]
 EDITIONS: tuple[Edition, ...] = ("silo", "share")
 
 _PROMISES = {"rpdp": "each record its own ε"}
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A number over several seeds; without a deviation when there is one seed only."""
-
-    mean: float
-    deviation: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
-        """Mean and standard deviation (n − 1); None of nothing."""
-        if not values:
-            return None
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.3f}" if self.deviation is None else f"{self.mean:.3f} ± {self.deviation:.3f}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 
 from rpdp.report.rendering import Alarm, Column, Table
 from rpdp.report.report_records import group_name
-from rpdp.report.report_runs import Spread, rounds_answered
+from rpdp.report.report_runs import rounds_answered
+from rpdp.spread import Spread
 
 if TYPE_CHECKING:
     from rpdp.report.report_records import AllRecords

@@ -8,7 +8,7 @@ import numpy as np
 
 from rpdp.report.figure_style import BLUE, GREY, LOG, ORANGE, blank, cycle, in_report, label, short_label, some
 from rpdp.report.rendering import Card
-from rpdp.report.report_runs import Spread
+from rpdp.spread import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from rpdp.spread import Spread
 from rpdp_lab.reproduction.cell import RESULTS_VERSION
 
 if TYPE_CHECKING:
@@ -42,10 +43,8 @@ def count(number: int, noun: str) -> str:
 
 def spread(values: Sequence[float], digits: int = 4) -> str:
     """Mean ± standard deviation; a single value alone, a dash for none."""
-    if not values:
-        return DASH
-    mean = f"{statistics.fmean(values):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+    found = Spread.of(values)
+    return DASH if found is None else found.text(digits)
 
 
 def spread_of_seeds(values: Sequence[float], digits: int = 4) -> str:

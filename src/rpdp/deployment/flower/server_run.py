@@ -21,7 +21,7 @@ from rpdp.deployment.flower.strategy_backbone import StrategyBackbone
 from rpdp.errors import InputError
 from rpdp.federation.coordinator import Coordinator, RoundSettings
 from rpdp.federation.evaluation import Evaluation
-from rpdp.ledger.heads import NAME as HEADS
+from rpdp.federation.heads import NAME as HEADS
 from rpdp.planning import PublicPlan
 from rpdp.report import write_report
 from rpdp.studies.run_directory import append_round, is_finished, read_summary, write_result

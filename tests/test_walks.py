@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.deployment.agent.federations import PUBLIC, agents, coordinator
+from tests.deployment.agent.links import Local
 from tests.studies.steward import Steward
 
 if TYPE_CHECKING:
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+BUDGET, ROUND = "A budget, from its file to the report", "A round in production"
 MOST_STOPS, MOST_CHANGES = 30, 14
+OVER_FLOWER = ("deployment.flower", "agent_client", "socket_service", "ledger.")
+"""Stops of a round that agents in this process, asked without Flower and with accounts in memory, do not enter."""
 
 
 def walk(heading: str) -> list[str]:
@@ -68,7 +73,7 @@ def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return Steward(tmp_path, capsys)
 
 
-@pytest.mark.parametrize("heading", ["A budget, from its file to the report", "A round in production"])
+@pytest.mark.parametrize("heading", [BUDGET, ROUND])
 def test_a_walk_is_short_and_its_stops_exist(heading: str) -> None:
     stops = walk(heading)
     assert 10 <= len(stops) <= MOST_STOPS
@@ -82,8 +87,18 @@ def test_a_walk_is_short_and_its_stops_exist(heading: str) -> None:
 
 def test_a_budget_walks_from_its_file_to_the_report(steward: Steward) -> None:
     steward.creates()
-    study, stops = steward.writes(), walk("A budget, from its file to the report")
+    study, stops = steward.writes(), walk(BUDGET)
     seen = entered(lambda: steward.types("train", study), stops)
     assert_in_order(stops, seen)
     with pytest.raises(AssertionError, match="is not entered after the one before it"):
         assert_in_order([stops[1], stops[0], *stops[2:]], seen)  # the control: the order matters
+
+
+def test_a_round_walks_from_the_server_to_a_silo_and_back(tmp_path: Path) -> None:
+    stops = [stop for stop in walk(ROUND) if not any(part in stop for part in OVER_FLOWER)]
+    assert len(stops) > 18
+    server = coordinator(tmp_path, PUBLIC, Local(agents(PUBLIC, ("a",))), ("a",))
+    seen = entered(server.go, stops)
+    assert_in_order(stops, seen)
+    with pytest.raises(AssertionError, match="is not entered after the one before it"):
+        assert_in_order([*stops, stops[0]], seen)  # the control: a run begins once

@@ -1,20 +1,23 @@
-# Two commands: `make run` and `make test`. Both set everything up on a fresh machine with Python 3.11 and pip.
-PYTHON ?= python3.11
+# Two commands: `make run` and `make test`. Both set everything up on a fresh Linux machine with Python and pip.
+
+# The newest Python that runs: a name on PATH may be a shim that fails. Another one: make test PYTHON=python3.12
+PYTHON := $(or $(PYTHON),$(shell for name in python3.13 python3.12 python3.11; do \
+  $$name -c '' 2>/dev/null && echo $$name && break; done))
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What `make run` runs: examples/TASK.toml, our method against these. Others than the default need RPDP_DATA.
+# `make run` compares these methods on examples/TASK.toml. Tasks other than the default need RPDP_DATA.
 TASK ?= breast_cancer
 METHODS ?= rpdp,minimum,dropout,privacy_free
-# Torch first and exactly pinned: any other spec may pull gigabytes of GPU packages.
+# Torch first and exactly pinned: any other specification may pull gigabytes of GPU packages.
 TORCH := torch==2.13.0
 
-.PHONY: run test check test-slow mutants bench clean
+.PHONY: run test check docs test-slow wheel-test mutants bench clean
 
 run: $(READY)
 	$(BIN)/rpdp compare examples/$(TASK).toml --methods $(METHODS)
 
-test: check
+test: check docs
 	$(BIN)/pytest -n 2
 
 check: $(READY)
@@ -23,8 +26,15 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs site
+
 test-slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow --timeout 0
+
+# Installs the built wheel, without extras, into an empty environment of every supported Python at hand.
+wheel-test: $(READY)
+	$(BIN)/pytest -m 'slow or not slow' tests/test_wheel.py
 
 # Seeded privacy bugs, each of which a test must catch; writes the table in the docs.
 mutants: $(READY)
@@ -34,10 +44,11 @@ bench: $(READY)
 	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
 
 $(READY): pyproject.toml lab/pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	@test -n "$(PYTHON)" || { echo "no python3.13, python3.12 or python3.11 that runs; give one: make $(MAKECMDGOALS) PYTHON=…"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt $(TORCH)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,demo,ledger,flower,bench,dev]' --editable lab
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,demo,ledger,flower,docs,bench,dev]' --editable lab
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) runs build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,7 +12,7 @@ import time
 from flwr.serverapp import ServerApp
 
 from rpdp.deployment.flower.server_run import run_server
-from rpdp.deployment.flower import link
+from rpdp.deployment.flower import grid_link
 
 app = ServerApp()
 
@@ -31,7 +31,7 @@ class TimedGrid:
         is_round = any(b'"kind":"round"' in frame for frame in frames)
         self._rounds += is_round
         stock = is_round and (self._rounds - 1) // self._block % 2 == 1
-        link.POLL_SECONDS = {stock} if stock else {own}
+        grid_link.POLL_SECONDS = {stock} if stock else {own}
         began = time.time()
         ids = list(self._grid.push_messages(messages))
         nodes = {{number: str(message.metadata.dst_node_id) for number, message in zip(ids, messages)}}

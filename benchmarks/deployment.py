@@ -47,12 +47,14 @@ import torch
 
 from rpdp import Ledger, Policy, PublicPlan, Silo, simulate
 from rpdp.budgets import BudgetTable
-from rpdp.deployment.agent.agent import Agent, AllowedModel, Timing
+from rpdp.deployment.agent.agent import Agent, AllowedModel
+from rpdp.deployment.agent.release_timing import Timing
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
-from rpdp.deployment.flower.superlink import SuperNode
+from rpdp.deployment.flower.control import Control
+from rpdp.deployment.flower.flower_processes import SuperNode
 from rpdp.deployment.processes import free_port
-from rpdp.deployment.trial import federation, operator, provide_trial_budgets
+from rpdp.deployment.trial import federation, provide_trial_budgets
 from rpdp.federation.coordinator import Coordinator, RoundSettings
 from rpdp.federation.frames import Frame
 from rpdp.sampling import Secure
@@ -218,6 +220,8 @@ def make(directory: Path, rounds: int, block: int) -> Layout:
     server = SERVER_APP.format(stock=STOCK_SECONDS, own=POLL_SECONDS, times=times, block=block)
     (layout.app / "rpdp_app" / "server_app.py").write_text(server)
     (layout.app / "rpdp_app" / "client_app.py").write_text(CLIENT_APP)
+    project = layout.app / "pyproject.toml"
+    project.write_text(project.read_text().replace("rpdp.deployment.flower.client_app:app", "rpdp_app.client_app:app"))
     return layout
 
 
@@ -265,7 +269,7 @@ def _split(push: Any, silo: Any, pull: Any, ended: float) -> tuple[float, dict[s
 def deployed(layout: Layout, block: int, *, with_default: bool) -> tuple[list[Round], tuple[float, float] | None]:
     """The rounds of a run over Flower; and the pause between two ClientApps, with our SuperExec interval and theirs."""
     with federation(layout) as running:
-        status = operator(layout).submit(layout.app, {"run-id": "first"}).wait(timeout=WAIT)
+        status = Control.of(layout).submit(layout.app, {"run-id": "first"}).wait(timeout=WAIT)
         if status.name != "completed":
             raise RuntimeError(f"the run over Flower {status.name}: {status.details}")
         pauses = default_interval(layout, running) if with_default else None
@@ -283,7 +287,7 @@ def default_interval(layout: Layout, running: RunningFederation) -> tuple[float,
     home, link = layout.silo(theirs) / "flower", running.link.address
     path = layout.server / "times-second"
     with SuperNode(home, link, authority, key, settings, variables=variables):
-        submitted = operator(layout).submit(layout.app, {"run-id": "second"})
+        submitted = Control.of(layout).submit(layout.app, {"run-id": "second"})
         until = time.monotonic() + WAIT
         while sum(note["what"] == "push" and note["round"] for note in lines_of(path)) <= FEW:
             if time.monotonic() > until:

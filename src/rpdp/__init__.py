@@ -1,31 +1,41 @@
 """rpdp: record-level personalized differential privacy for cross-silo federated learning.
 
-The public names load on first use (PEP 562): `import rpdp` costs a fraction of a second, and planning never pays for
-a deep-learning import.
+The public names load on first use (PEP 562). `import rpdp` therefore costs a fraction of a second, and planning never
+imports PyTorch. A name whose packages are not installed raises `errors.MissingExtraError`, which says what to install.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from rpdp.lazy import lazy_names
 
+TYPE_CHECKING = False  # importing typing would double the time of `import rpdp`
 if TYPE_CHECKING:
+    from typing import Any
+
     from rpdp import errors as errors
+    from rpdp import methods as methods
     from rpdp.accounting import PrivacyCurve as PrivacyCurve
     from rpdp.accounting import Schedule as Schedule
     from rpdp.accounting import calibrate_noise as calibrate_noise
     from rpdp.budgets import BudgetTable as BudgetTable
     from rpdp.federation import Evaluation as Evaluation
     from rpdp.federation import Policy as Policy
+    from rpdp.federation import RunResult as RunResult
     from rpdp.federation import Silo as Silo
+    from rpdp.federation import run_production as run_production
     from rpdp.federation import simulate as simulate
     from rpdp.ledger import Ledger as Ledger
     from rpdp.planning import PublicPlan as PublicPlan
     from rpdp.planning import Recipe as Recipe
     from rpdp.planning import SiloPlan as SiloPlan
+    from rpdp.planning import frontier as frontier
     from rpdp.report import write_report as write_report
+    from rpdp.sampling import Secure as Secure
+    from rpdp.sampling import Seeded as Seeded
+    from rpdp.training import Records as Records
+    from rpdp.training import train_central as train_central
 
 __version__ = "0.2.0.dev0"
 
@@ -37,17 +47,25 @@ _HOME_OF = {
     "PrivacyCurve": "rpdp.accounting",
     "PublicPlan": "rpdp.planning",
     "Recipe": "rpdp.planning",
+    "Records": "rpdp.training",
+    "RunResult": "rpdp.federation",
     "Schedule": "rpdp.accounting",
+    "Secure": "rpdp.sampling",
+    "Seeded": "rpdp.sampling",
     "Silo": "rpdp.federation",
     "SiloPlan": "rpdp.planning",
     "calibrate_noise": "rpdp.accounting",
+    "frontier": "rpdp.planning",
+    "run_production": "rpdp.federation",
     "simulate": "rpdp.federation",
+    "train_central": "rpdp.training",
     "write_report": "rpdp.report",
 }
+_MODULES = ("errors", "methods")
 
 __all__ = [
     "__version__",
-    "errors",
+    *_MODULES,
     *_HOME_OF,
 ]
 
@@ -56,8 +74,8 @@ _load = lazy_names(__name__, _HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("rpdp.errors")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     value = _load(name)
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""Checks of arguments, with messages that name the argument, its value and what is allowed."""
+"""Argument checks. Their messages name the argument, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
-    """An integer between `least` and `most`."""
+    """Return the value as an integer; it must be a whole number between `least` and `most`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InputError(f"{name}={value!r} must be a whole number")
     number = int(value)
@@ -25,7 +25,7 @@ def require_count(name: str, value: object, *, least: int = 1, most: int | None 
 
 
 def require_number(name: str, value: object) -> float:
-    """A finite number."""
+    """Return the value as a float; it must be a finite number."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InputError(f"{name}={value!r} must be a number")
     number = float(value)
@@ -35,7 +35,7 @@ def require_number(name: str, value: object) -> float:
 
 
 def require_positive(name: str, value: object) -> float:
-    """A finite number above 0."""
+    """Return the value as a float; it must be finite and above 0."""
     number = require_number(name, value)
     if number <= 0:
         raise InputError(f"{name}={number} must be positive")
@@ -43,7 +43,7 @@ def require_positive(name: str, value: object) -> float:
 
 
 def require_fraction(name: str, value: object) -> float:
-    """A number above 0 and at most 1."""
+    """Return the value as a float; it must be above 0 and at most 1."""
     number = require_number(name, value)
     if not 0 < number <= 1:
         raise InputError(f"{name}={number} must be above 0 and at most 1")
@@ -51,7 +51,7 @@ def require_fraction(name: str, value: object) -> float:
 
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> str:
-    """One of the names, with the nearest one offered for a misspelled one."""
+    """Return the value; it must be one of `choices`. For a misspelled one, the message suggests the closest."""
     if isinstance(value, str) and value in choices:
         return value
     close = get_close_matches(value, choices, n=1, cutoff=0.5) if isinstance(value, str) else []
@@ -60,7 +60,7 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> str:
 
 
 def require_delta(name: str, value: object) -> float:
-    """A number strictly between 0 and 1."""
+    """Return the value as a float; it must lie strictly between 0 and 1."""
     number = require_number(name, value)
     if not 0 < number < 1:
         raise InputError(f"{name}={number} must lie strictly between 0 and 1")

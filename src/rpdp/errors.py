@@ -1,8 +1,25 @@
-"""The exceptions of rpdp: one small tree, messages that name the value and the way out.
+"""The exceptions of rpdp: one tree, with messages that name the value and the way out.
 
-Two kinds matter to a user. `InputError` means that something given is wrong and nothing was done; the command line
-turns it into exit code 2. `PrivacyRefusal` means that the request is well formed but would break, or could break, a
-promise to a record; nothing was released; exit code 3.
+    RpdpError                        exit code 1: rpdp failed, or what it depends on did
+    ├── InputError                   exit code 2: something given is wrong; nothing was done
+    │   ├── BudgetError
+    │   ├── PlanError
+    │   ├── MissingExtraError        also a ModuleNotFoundError
+    │   └── DataError                rpdp_lab.data.data_files
+    ├── PrivacyRefusal               exit code 3: it would, or could, break a promise; nothing was released
+    │   ├── TamperedPlanError
+    │   └── LedgerInUseError         rpdp.ledger.store.writer_lock
+    ├── GridTooLongError             rpdp.accounting.composition
+    ├── UnsupportedModelError        rpdp.training.ghost.recorder
+    ├── TooLate                      rpdp.federation.silo
+    ├── WorkerError                  rpdp.federation.workers
+    └── Unreachable                  rpdp.deployment.agent.agent_client
+    UserWarning
+    ├── SlowKernelWarning            rpdp.training.kernel_choice
+    └── BadRecordWarning             rpdp.training.noisy_step
+
+An exception without a module beside it is defined here. The command line turns each into one line on standard error
+(one JSON object with `--json`) and its exit code.
 """
 
 from __future__ import annotations
@@ -30,8 +47,16 @@ class PlanError(InputError):
     """A plan is malformed or does not fit the data it is applied to."""
 
 
+class MissingExtraError(InputError, ModuleNotFoundError):
+    """What was asked for needs a package that an extra of rpdp installs; the message says which extra."""
+
+    def __init__(self, message: str, module: str) -> None:
+        super().__init__(message)
+        self.name = module
+
+
 class Reason(StrEnum):
-    """Why a silo refuses, in the only words that a server hears of it; none depends on the content of a record."""
+    """Why a silo refuses: all that a server learns of a refusal. No reason depends on the content of a record."""
 
     POLICY = "policy"
     MEMBER = "member"
@@ -53,9 +78,9 @@ class Reason(StrEnum):
 
 
 class PrivacyRefusal(RpdpError):
-    """What was asked for would break, or could break, a promise; nothing was released.
+    """The request would break, or could break, a promise to a record; nothing was released.
 
-    The message is for the silo, which may read everything; `reason` is what a server may hear.
+    The message is for the silo, which may read everything. A server is sent only the `reason`.
     """
 
     exit_code = 3
@@ -66,4 +91,4 @@ class PrivacyRefusal(RpdpError):
 
 
 class TamperedPlanError(PrivacyRefusal):
-    """A stored plan does not match its fingerprint: somebody or something changed it."""
+    """A stored plan does not match its fingerprint: it was changed after it was written."""

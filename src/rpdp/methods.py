@@ -1,21 +1,21 @@
-"""Methods of federated training with personal budgets: ours and those it is compared with, behind one interface.
+"""Training methods: how budgets become sampling probabilities, for our method and those it is compared with.
 
-A method says how budgets become sampling probabilities. All methods share schedule, σ, δ, accountant and, as far as
-they add noise, the mechanism; each divides by its own expected batch on *declared* budgets, so that a learning rate
-means the same to all. Sharing σ is fair: at a given ε the signal to noise Σq/σ is nearly the same for every σ.
+All methods share schedule, σ, δ and accountant, and all that add noise share the mechanism. Each divides by its own
+expected batch on *declared* budgets, so that a learning rate means the same for all of them. Sharing σ is fair: at a
+given ε the signal-to-noise ratio Σq/σ is nearly the same for every σ.
 
-| method         | every record is drawn as if it allowed    | its promise                                            |
+| method         | each record is sampled as if it allowed   | the promise                                            |
 |----------------|-------------------------------------------|--------------------------------------------------------|
 | `rpdp`         | its own ε (certified)                     | each record its own ε                                  |
 | `scf`          | its own ε (curve fit, accountant)         | each record its own ε; some stop early                 |
 | `minimum`      | the smallest ε of all                     | each record its own ε; leaks that smallest one         |
-| `dropout`      | the mean ε, those below left out          | each record its own ε; leaks the mean                  |
-| `threshold`    | a public level, those below left out      | each record its own ε                                  |
-| `uniform`      | a public level, everybody                 | that level to all; breaks the promise to those below   |
-| `dp_fedavg`    | the policy's ceiling, everybody           | the ceiling to all; breaks the promise to those below  |
+| `dropout`      | the mean ε; those below are left out      | each record its own ε; leaks the mean                  |
+| `threshold`    | a public level; those below are left out  | each record its own ε                                  |
+| `uniform`      | a public level                            | that level to all; breaks the promise to those below   |
+| `dp_fedavg`    | the policy's ceiling                      | the ceiling to all; breaks the promise to those below  |
 | `privacy_free` | no limit; no clipping, no noise           | nothing                                                |
 
-"Leaks" means: public settings depend on the real budgets of all silos, which no promise covers.
+"Leaks" means that public settings depend on the real budgets of all silos, which no promise covers.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from rpdp.budgets import RecordBudgets
 from rpdp.checks import require_choice, require_count, require_positive
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.planning import SiloPlan, Status, assign_allowed
 
@@ -44,7 +45,7 @@ LEAKS_BUDGETS = "not covered: {} is computed from the real budgets of all silos"
 
 @dataclass(frozen=True)
 class Declared:
-    """What is known in public before any real budget is seen.
+    """What is publicly known before any real budget is seen.
 
     Attributes:
         epsilon: Budgets drawn from the declared distribution.
@@ -56,11 +57,13 @@ class Declared:
     records: int
     max_epsilon: float
 
+    __repr__ = counts_repr
+
     def __post_init__(self) -> None:
         require_count("records", self.records)
         require_positive("max_epsilon", self.max_epsilon)
         if self.epsilon.size == 0 or not (self.epsilon > 0.0).all():
-            raise InputError("declared budgets must be at least one positive number")
+            raise InputError("declared budgets must be one or more positive numbers")
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,12 @@ class Method:
     """One row of the table above.
 
     Attributes:
-        name: As in study files and tables.
-        promise: In a sentence.
-        is_protected: Whether its silos clip and add noise; without, only simulations may use it.
-        needs_level: Whether it is given at a public level ε.
-        note: What it leaves uncovered, if anything.
-        make_planner: From all budgets of the federation, what was declared, and the level, to a planner.
+        name: Its name in study files and tables.
+        promise: What it promises to records, in a sentence.
+        is_protected: Whether its silos clip and add noise. If not, only simulations may use it.
+        needs_level: Whether it needs a public level ε.
+        note: What its promise does not cover, if anything.
+        make_planner: Makes a planner from all budgets of the federation, what was declared, and the level.
     """
 
     name: str
@@ -84,18 +87,19 @@ class Method:
     note: str | None = None
 
     def planner(self, everyone: NDArray[np.float64], declared: Declared, level: float | None) -> Planner:
-        """The planner of every silo; `everyone` are the budgets of all silos."""
+        """The planner that every silo uses; `everyone` holds the budgets of all silos."""
         if self.needs_level and level is None:
-            raise InputError(f"method {self.name} needs a level: the ε that it gives to its records")
+            raise InputError(f"method {self.name} needs a level: give the ε at which it samples its records")
         return self.make_planner(everyone, declared, declared.max_epsilon if level is None else level)
 
     def public(self, public: PublicPlan, declared: Declared, level: float | None) -> PublicPlan:
-        """The plan for this method: B is its expected batch on what was declared."""
+        """The public plan for this method: B is its expected batch on the declared budgets."""
         planner = self.planner(declared.epsilon, declared, level)
         share = float(planner(public, _numbered(declared), RecordBudgets(declared.epsilon, None)).q.mean())
         if share <= 0.0:
             raise PrivacyRefusal(
-                f"method {self.name}: no declared budget can pay for a single draw; use fewer rounds or more noise"
+                f"method {self.name}: no declared budget is large enough for a single draw; use fewer rounds or more "
+                "noise"
             )
         noted = public if self.note is None else public.with_note(self.note)
         return replace(noted, normaliser=max(1.0, share * declared.records))
@@ -131,7 +135,7 @@ def _without_limit(everyone: NDArray[np.float64], declared: Declared, level: flo
 def _same_for_all(
     public: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets, *, level: float, leave_out: bool
 ) -> SiloPlan:
-    """One ε for all; whoever allows less is left out, or counted as if it did not."""
+    """One ε for all. A record that allows less is left out, or sampled as if it allowed that much."""
     allowed = left.epsilon >= level
     epsilon = np.where(allowed, level, 0.0) if leave_out else np.full(len(left.epsilon), level)
     plan = assign_allowed(public, ids, RecordBudgets(epsilon, left.delta))
@@ -142,7 +146,7 @@ def _same_for_all(
 
 
 def _unpriced(public: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets, *, declared: Declared) -> SiloPlan:
-    """Everybody as often as the records of our method are on average, at no price because at no promise."""
+    """Sample every record as often as our method does on average. There is no promise, so the cost is infinite."""
     q = float(assign_allowed(public, _numbered(declared), RecordBudgets(declared.epsilon, None)).q.mean())
     count = len(ids)
     return SiloPlan(
@@ -197,5 +201,5 @@ METHODS: dict[str, Method] = {
 
 
 def method_named(name: str) -> Method:
-    """A method by its name."""
+    """The method with this name."""
     return METHODS[require_choice("method", name, list(METHODS))]

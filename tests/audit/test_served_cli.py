@@ -100,12 +100,12 @@ def test_one_part_is_enough_not_to_pass(rpdp: Command, tmp_path: Path) -> None:
     assert not found.passed
     assert "BROKEN PROMISE" in found.verdict()[2]
     assert "ITS LEDGER DOES NOT VERIFY: chain: event 2 was changed." in found.verdict()[2]
-    page = "".join(canary_section(found))
+    page = canary_section(found)
     assert "NOT PASSED." in page
     assert '<td data-label="proven served" class="alarm">99</td>' in page
     stored["served"]["groups"][1]["allowed"] = 100.0  # as if its coin had let it join more rounds
     STORED.write_text(json.dumps(stored))
-    assert '<td data-label="proven served">99 (allowed 100)</td>' in "".join(canary_section(read_audit(STORED)))
+    assert '<td data-label="proven served">99 (allowed 100)</td>' in canary_section(read_audit(STORED))
 
 
 @pytest.mark.parametrize(

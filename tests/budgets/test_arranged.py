@@ -51,14 +51,14 @@ def test_many_records_in_random_order() -> None:
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        (["a", "b", "c", "d", "e", "f"], "2 of 6 records have no budget, 'e' first; every record needs one"),
-        (["a", "b", "c", "x"], "1 of 4 records have no budget, 'x' first"),
-        (["a", "b", "c", "D"], "1 of 4 records have no budget, 'D' first"),
-        (["a", "b", "c", "d "], "1 of 4 records have no budget, 'd ' first"),
-        (["d", "b"], "2 budgets belong to no record, 'a' first; the table must fit the data"),
-        (["a", "b", "c", "c"], "record id 'c' stands in row 3 and again in row 4"),
+        (["a", "b", "c", "d", "e", "f"], "2 of 6 records have no budget, the first is 'e'; every record needs one"),
+        (["a", "b", "c", "x"], "1 of 4 records have no budget, the first is 'x'"),
+        (["a", "b", "c", "D"], "1 of 4 records have no budget, the first is 'D'"),
+        (["a", "b", "c", "d "], "1 of 4 records have no budget, the first is 'd '"),
+        (["d", "b"], "2 budgets belong to no record, the first is 'a'; the table must match the data"),
+        (["a", "b", "c", "c"], "record id 'c' occurs in row 3 and again in row 4"),
         (["a", "b", "c", ""], "row 4 has no record id"),
-        (["a", "b", "c", 4], "must be a list of texts, got 4"),
+        (["a", "b", "c", 4], "must be a list of strings, got 4"),
     ],
     ids=["missing", "other", "case", "space", "spare", "duplicate", "no id", "number"],
 )

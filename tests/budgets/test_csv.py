@@ -47,7 +47,7 @@ def test_columns_in_any_order_quoted_fields_and_names_like_null(tmp_path: Path) 
         ("record,epsilom", "unknown column 'epsilom' (did you mean 'epsilon'?)"),
         ("Record,epsilon", "unknown column 'Record' (did you mean 'record'?)"),
         ("record, epsilon", "unknown column ' epsilon' (did you mean 'epsilon'?)"),
-        ("record,epsilon,age", "unknown column 'age'; expected the header record,epsilon"),
+        ("record,epsilon,age", "unknown column 'age'; the header must be record,epsilon"),
         ("record,epsilon,", "unknown column ''"),
         ("record;epsilon", "unknown column 'record;epsilon' (fields seem to be separated by semicolons; use commas)"),
         ("record\tepsilon", "(fields seem to be separated by tabs; use commas)"),
@@ -61,7 +61,7 @@ def test_columns_in_any_order_quoted_fields_and_names_like_null(tmp_path: Path) 
 def test_refuses_wrong_headers(refuses: Refuses, header: str, message: str) -> None:
     found = refuses(f"{header}\na,1\n")
     assert message in found
-    assert found.endswith("expected the header record,epsilon and, if wanted, delta and subject")
+    assert found.endswith("the header must be record,epsilon and optionally delta and subject")
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_refuses_wrong_headers(refuses: Refuses, header: str, message: str) -> N
         ('"a, 1",1\nb,2\nc,x\n', "line 4: epsilon is 'x'"),
         ("a,1\nb\n", "line 3: 1 field where the header names 2: 'b'"),
         ("a,1\nb,0,5\n", "line 3: 3 fields where the header names 2: 'b,0,5'; write decimals with a point"),
-        ('a,1\n"b,2\nc,3\n', "line 3: a field goes on in the next line (is a quote left open?)"),
-        ('a,1\n"b\nb",2\nc,3\n', "line 3: a field goes on in the next line"),
+        ('a,1\n"b,2\nc,3\n', "line 3: a field continues on the next line (is a quote left open?)"),
+        ('a,1\n"b\nb",2\nc,3\n', "line 3: a field continues on the next line"),
         ("a,1\n\nb,2\n", "line 3 has no record id; give every record one, and remove empty lines"),
         ("a,1\n\n", "line 3 has no record id"),
         ("a,1\n,2\n", "line 3 has no record id"),
@@ -86,7 +86,7 @@ def test_refuses_wrong_headers(refuses: Refuses, header: str, message: str) -> N
         ("a,1\nb,inf\n", "line 3, record 'b': epsilon is inf"),
         ("a,1\nb,1e400\n", "line 3, record 'b': epsilon is inf"),
         ("a,1\nb,5000\n", "line 3, record 'b': epsilon is 5000"),
-        ("a,1\nb,2\na,3\n", "record id 'a' stands in line 2 and again in line 4"),
+        ("a,1\nb,2\na,3\n", "record id 'a' occurs in line 2 and again in line 4"),
     ],
 )
 def test_refusals_name_the_line(refuses: Refuses, rows: str, message: str) -> None:
@@ -103,15 +103,15 @@ def test_other_columns_name_the_line_too(refuses: Refuses) -> None:
     assert refuses(opening + "b,1,much,q\n").startswith("line 3: delta is 'much'")
     assert refuses(opening + "b,1,0.1,\n").startswith("line 3 has no subject")
     assert refuses(opening + "b,2,0.1,p\n").startswith("line 3: subject 'p' has epsilon 2 here and 1 in line 2")
-    assert "all of its lines" in refuses(opening + "b,1,0.2,p\n")
-    assert refuses(opening + 'b,1,0.1,"q\nr"\n').startswith("line 3: a field goes on in the next line")
+    assert "in all lines of a subject" in refuses(opening + "b,1,0.2,p\n")
+    assert refuses(opening + 'b,1,0.1,"q\nr"\n').startswith("line 3: a field continues on the next line")
 
 
 def test_the_line_is_right_far_down_a_large_file(refuses: Refuses) -> None:
     good = [f"r-{number:06d},0.5" for number in range(100_000)]  # more than one block of the reader
     header = "record,epsilon\n"
     text = header + "\n".join([*good[:90_000], "r-000007,0.5", *good[90_000:]])
-    assert "stands in line 9 and again in line 90002" in refuses(text)
+    assert "occurs in line 9 and again in line 90002" in refuses(text)
     assert refuses(header + "\n".join([*good[:90_000], "x,-2", *good[90_000:]])).startswith("line 90002, record 'x'")
     assert refuses(header + "\n".join([*good[:90_000], "x,y", *good[90_000:]])).startswith("line 90002: epsilon is 'y'")
     assert refuses(header + "\n".join([*good[:90_000], "x", *good[90_000:]])).startswith("line 90002: 1 field")
@@ -124,7 +124,7 @@ def test_refuses_what_is_not_utf8(refuses: Refuses) -> None:
 
 
 def test_refuses_empty_files(refuses: Refuses) -> None:
-    assert refuses("").startswith("the file is empty; expected the header record,epsilon")
+    assert refuses("").startswith("the file is empty; the header must be record,epsilon")
     assert refuses("record,epsilon\n") == "there are no records; give at least one"
     assert refuses("record,epsilon") == "there are no records; give at least one"
 

@@ -42,7 +42,7 @@ def test_one_duplicate_among_many_rows_and_across_chunks() -> None:
     chunks = [[f"r-{number}" for number in range(start, start + 50_000)] for start in (0, 50_000, 100_000)]
     chunks[2][40_000] = "r-17"
     ids = pa.chunked_array(chunks)
-    with pytest.raises(BudgetError, match="record id 'r-17' stands in row 18 and again in row 140001"):
+    with pytest.raises(BudgetError, match="record id 'r-17' occurs in row 18 and again in row 140001"):
         BudgetTable(ids, [1.0] * len(ids))
 
 

@@ -98,16 +98,16 @@ def test_parquet_types_that_mean_the_same(tmp_path: Path, ids: pa.Array, epsilon
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"record": ["a"], "epsilon": ["1.0"]}, "column 'epsilon' must hold numbers, it holds string"),
-        ({"record": ["a"], "epsilon": [True]}, "column 'epsilon' must hold numbers, it holds bool"),
-        ({"record": ["a"], "epsilon": [[1.0]]}, "column 'epsilon' must hold numbers, it holds list"),
-        ({"record": [1.5], "epsilon": [1.0]}, "column 'record' must hold text or whole numbers, it holds double"),
+        ({"record": ["a"], "epsilon": ["1.0"]}, "column 'epsilon' must hold numbers, but holds string"),
+        ({"record": ["a"], "epsilon": [True]}, "column 'epsilon' must hold numbers, but holds bool"),
+        ({"record": ["a"], "epsilon": [[1.0]]}, "column 'epsilon' must hold numbers, but holds list"),
+        ({"record": [1.5], "epsilon": [1.0]}, "column 'record' must hold text or whole numbers, but holds double"),
         ({"record": ["a"], "epsilon": [1.0], "subject": [1.5]}, "column 'subject' must hold text or whole numbers"),
         ({"record": ["a"]}, "column 'epsilon' is missing"),
         ({"record": ["a"], "epsilon": [1.0], "age": [3]}, "unknown column 'age'"),
         ({"record": ["a", None], "epsilon": [1.0, 1.0]}, "row 2 has no record id"),
         ({"record": ["a", "b"], "epsilon": [1.0, None]}, "row 2, record 'b': epsilon is missing"),
-        ({"record": ["a", "b", "b"], "epsilon": [1.0] * 3}, "record id 'b' stands in row 2 and again in row 3"),
+        ({"record": ["a", "b", "b"], "epsilon": [1.0] * 3}, "record id 'b' occurs in row 2 and again in row 3"),
         ({"record": pa.array([], pa.string()), "epsilon": pa.array([], pa.float64())}, "there are no records"),
     ],
 )

@@ -67,7 +67,7 @@ def test_the_policys_delta_is_split_too() -> None:
 
 
 def test_refuses_unequal_budgets_within_a_subject() -> None:
-    message = r"row 3: subject 'p' has epsilon 2 here and 1 in row 1; .* in all of its rows"
+    message = r"row 3: subject 'p' has epsilon 2 here and 1 in row 1; .* in all rows of a subject"
     with pytest.raises(BudgetError, match=message):
         BudgetTable(["a", "b", "c"], [1.0, 5.0, 2.0], subjects=["p", "q", "p"])
     with pytest.raises(BudgetError, match=r"row 2: subject 'p' has delta 0\.2 here and 0\.1 in row 1"):
@@ -76,5 +76,5 @@ def test_refuses_unequal_budgets_within_a_subject() -> None:
 
 @pytest.mark.parametrize("missing", ["", None])
 def test_refuses_a_missing_subject(missing: str) -> None:
-    with pytest.raises(BudgetError, match="row 2 has no subject; leave the column out"):
+    with pytest.raises(BudgetError, match="row 2 has no subject; omit the column"):
         BudgetTable(["a", "b"], [1.0, 1.0], subjects=["p", missing])

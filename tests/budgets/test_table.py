@@ -23,7 +23,7 @@ def test_from_lists_and_arrays(ids: Any) -> None:
     assert table.delta is None
     assert table.subjects is None
     assert len(table) == 3
-    assert repr(table) == "BudgetTable(3 records, ε 1 … 3)"
+    assert repr(table) == "BudgetTable(3 records)"
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_from_lists_and_arrays(ids: Any) -> None:
     [
         ([], [], "there are no records"),
         (["a", "b"], [1.0], "2 values of record for 1 of epsilon"),
-        (["a", "b", "a"], [1, 1, 1], "record id 'a' stands in row 1 and again in row 3; every record needs its own id"),
-        (["a", "b", "b", "a"], [1] * 4, r"stands in row 1 and again in row 4 \(2 ids occur more than once\)"),
+        (["a", "b", "a"], [1, 1, 1], "record id 'a' occurs in row 1 and again in row 3; every record needs its own id"),
+        (["a", "b", "b", "a"], [1] * 4, r"occurs in row 1 and again in row 4 \(2 ids occur more than once\)"),
         (["a", ""], [1, 1], "row 2 has no record id"),
         (["a", None], [1, 1], "row 2 has no record id"),
-        (["a", 7], [1, 1], "record ids must be a list of texts, got 7"),
-        ("ab", [1, 1], "record ids must be a list of texts, got 'ab'"),
+        (["a", 7], [1, 1], "record ids must be a list of strings, got 7"),
+        ("ab", [1, 1], "record ids must be a list of strings, got 'ab'"),
         (["a", "\ud800"], [1, 1], "record ids must be valid Unicode"),
         (pa.array([1, 2]), [1, 1], "record ids must be text, got int64"),
         (["a"], [[1.0, 2.0]], r"epsilon must be a list of numbers, got an array of shape \(1, 2\)"),
@@ -74,7 +74,7 @@ def test_counts_further_mistakes() -> None:
 
 @pytest.mark.parametrize("value", [0.0, -1e-9, 1.0, 1.5, np.inf, np.nan])
 def test_refuses_delta_out_of_range(value: float) -> None:
-    message = r"row 3, record 'c': delta .* must lie strictly between 0 and 1; leave the column out"
+    message = r"row 3, record 'c': delta .* must lie strictly between 0 and 1; omit the column"
     with pytest.raises(BudgetError, match=message):
         BudgetTable(IDS, [1.0] * 3, delta=[0.5, 0.5, value])
 

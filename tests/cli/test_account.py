@@ -73,7 +73,7 @@ def test_a_record_that_is_never_drawn_costs_nothing(rpdp: Command) -> None:
         (["--participation", "0.5", "--participations", "8"], "give either participation=λ"),
         (["--participation", "2"], "participation=2.0 must be above 0 and at most 1"),
         (["--participations", "16"], "participations=16 must be between 1 and 15"),
-        (["--participations", "8", "--max-participations", "9"], "max_participations goes with participation=λ"),
+        (["--participations", "8", "--max-participations", "9"], "max_participations=9 needs participation=λ"),
         (["--participations", "8", "--q", "1.5"], "q=1.5 must lie between 0 and 1"),
         (["--participations", "8", "--q", "nan"], "q=nan must lie between 0 and 1"),
         (["--participations", "8", "--q", "a,b"], "--q 'a,b' must be numbers separated by commas"),

@@ -47,14 +47,14 @@ def test_json_and_what_is_kept(rpdp: Command, tmp_path: Path) -> None:
     assert Path(told["files"]["report"]).is_file()
     again = rpdp(*command)
     assert again.err == ""  # nothing had to be run
-    assert "4 of 4 runs were there already" in again.out
+    assert "4 of 4 runs were finished before" in again.out
 
 
 def test_tuning(rpdp: Command, tmp_path: Path) -> None:
     done = rpdp("compare", write_run(tmp_path, *GRID), "-m", "rpdp", "--seeds", 1, "--tune", "-o", "out")
     assert done.code == 0
     assert "1/2 rpdp, seed 7, η = 0.5, L = 1" in done.err
-    assert "chosen by results on test records: not covered by any promise" in " ".join(done.out.split())
+    assert "chosen by results on test records: no promise covers this" in " ".join(done.out.split())
     told = rpdp("compare", tmp_path / "run.toml", "-m", "rpdp", "--seeds", 1, "--tune", "-o", "out", "--json").json
     assert (told["tuned"], told["methods"][0]["settings"]["learning_rate"]) == (True, 0.5)
 
@@ -106,7 +106,7 @@ def test_reports_are_made_again(rpdp: Command, tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (["nowhere"], "nowhere: no such directory"),
-        (["."], "run.toml: cannot be read"),
+        (["."], "study.toml: cannot be read"),
         ([".", "--edition", "all"], "--edition='all' must be one of silo, share"),
         ([".", "-o", "x.pdf"], "--out x.pdf: the name of a report must end in .html"),
     ],
@@ -134,7 +134,7 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_done(rpdp: Command, tmp_pat
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, ""), errors
     assert "Traceback" not in errors
-    assert f"Every finished run is kept in {tmp_path / 'out'}; the same command goes on." in errors
+    assert f"Every finished run is kept in {tmp_path / 'out'}; the same command resumes." in errors
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
     kept = len(list((tmp_path / "out").glob("cells/*/result.json")))

@@ -88,24 +88,11 @@ def test_out_must_not_be_a_file(rpdp: Command, budgets: Path) -> None:
     assert "exists" in refused.err.lower()
 
 
-def test_frontier_of_a_declared_distribution(rpdp: Command) -> None:
-    frontier = rpdp("plan", *RUN, *DECLARED, *SIGMAS, "--frontier", "-o", "out", "--json").json
-    assert set(frontier) == {"points", "knee", "covered", "note", "figure"}
-    assert [point["noise_multiplier"] for point in frontier["points"]] == [1.0, 2.0, 4.0, 8.0]
-    assert frontier["points"][frontier["knee"]]["noise_multiplier"] == 2.0
-    assert (frontier["covered"], frontier["note"]) == (True, None)
-    assert Path(frontier["figure"]).is_file()
-    shown = rpdp("plan", *RUN, *DECLARED, *SIGMAS, "--frontier")
-    assert shown.out.count("← knee") == 1
-    assert "not covered" not in shown.out
-    assert "frontier.html exists" in rpdp("plan", *RUN, *DECLARED, *SIGMAS, "--frontier", "-o", "out").err
-
-
-def test_frontier_of_real_budgets_says_that_it_is_not_covered(rpdp: Command, budgets: Path) -> None:
-    frontier = rpdp("plan", *RUN, "-b", budgets, *SIGMAS, "--frontier", "--json").json
-    assert frontier["covered"] is False
-    assert "not covered by the promise" in frontier["note"]
-    assert "not covered by the promise" in flat(rpdp("plan", *RUN, "-b", budgets, *SIGMAS, "--frontier").out)
+def test_the_old_option_for_the_frontier_names_the_command(rpdp: Command) -> None:
+    refused = rpdp("plan", *DECLARED, "--frontier")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == "error: --frontier is now the command rpdp frontier; see rpdp frontier --help\n"
+    assert "--frontier" not in rpdp("plan", "--help").out
 
 
 @pytest.mark.parametrize("declared", [DECLARED, []], ids=["declared", "real budgets only"])
@@ -172,9 +159,7 @@ def test_scf_tells_what_it_would_overspend(rpdp: Command, budgets: Path) -> None
         ([*DECLARED], "say in one way where σ comes from: --max-epsilon"),
         ([*DECLARED, *POLICY, "--at-knee"], "say in one way where σ comes from"),
         ([*DECLARED, *POLICY, "-s", "3"], "say in one way where σ comes from"),
-        ([*DECLARED, *POLICY, "--frontier"], "--frontier compares many σ and makes no plan: leave out --max-epsilon"),
-        ([*DECLARED, "--frontier", "--explain", "x", "--at-knee"], "leave out --at-knee and --explain"),
-        ([*DECLARED, *POLICY, *SIGMAS], "--noise-multipliers only goes with --frontier or --at-knee"),
+        ([*DECLARED, *POLICY, *SIGMAS], "--noise-multipliers only goes with --at-knee"),
         ([*DECLARED, *POLICY, "-o", "out"], "which needs --normaliser B"),
         ([*DECLARED, *POLICY, "-o", "out", "--normaliser", "64"], "which needs --clip-norm L"),
         ([*DECLARED, *POLICY, "--explain", "nobody"], "no record 'nobody' in this plan of 400 records"),
@@ -183,8 +168,8 @@ def test_scf_tells_what_it_would_overspend(rpdp: Command, budgets: Path) -> None
         ([*DECLARED, *POLICY, "--lifetime-delta", "1"], "lifetime_delta=1.0 must lie strictly between 0 and 1"),
         ([*DECLARED, *POLICY, "--clip-norm", "-1"], "clip_norm=-1.0 must be positive"),
         ([*DECLARED, "--max-epsilon", "-1"], "epsilon=-1.0 must be positive"),
-        ([*DECLARED, "--frontier", "--noise-multipliers", "1,zwei"], "--noise-multipliers '1,zwei' must be numbers"),
-        ([*DECLARED, "--frontier", "--noise-multipliers", "1,-2"], "noise_multiplier=-2.0 must be positive"),
+        ([*DECLARED, "--at-knee", "--noise-multipliers", "1,zwei"], "--noise-multipliers '1,zwei' must be numbers"),
+        ([*DECLARED, "--at-knee", "--noise-multipliers", "1,-2"], "noise_multiplier=-2.0 must be positive"),
         ([*POLICY, "-b", "nowhere.csv"], "nowhere.csv: no such file"),
         ([*POLICY, "-b", "nowhere.csv", "-n", "5", "--set", "a=1"], "--records and --set only go with --distribution"),
     ],

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import rpdp as package
+
 RPDP = [sys.executable, "-c", "from rpdp.cli import main; main()"]
 PLAN = ["plan", "-T", "15", "-t", "50", "-d", "1e-4", "--participations", "8", "--accountant", "rdp", "-s", "9"]
 
@@ -46,7 +48,7 @@ def test_bad_usage_as_json() -> None:
 def test_installed_as_a_command() -> None:
     command = Path(sys.executable).with_name("rpdp")
     version = subprocess.run([command, "--version"], capture_output=True, check=True, timeout=60, text=True)
-    assert version.stdout == "rpdp 0.1.0\n"
+    assert version.stdout == f"rpdp {package.__version__}\n"
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"]], ids=["table", "JSON"])
@@ -103,7 +105,7 @@ def test_interrupted_leaves_no_traceback(tmp_path: Path) -> None:
         f"def marked(*a, **k): pathlib.Path({str(started)!r}).touch(); return price(*a, **k)\n"
         "planning.frontier = marked; main()"
     )
-    arguments = [*PLAN[:-2], "--distribution", "ThreeLevels", "--frontier", "--noise-multipliers", sigmas]
+    arguments = ["frontier", *PLAN[1:-2], "--distribution", "ThreeLevels", "--noise-multipliers", sigmas]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

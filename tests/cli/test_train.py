@@ -191,7 +191,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_model(rpdp: Command, tmp_p
         assert json.loads(out)["resume"] == again
     else:
         assert out == ""
-        assert f"Go on to exactly the same model with:\n  {again}" in errors
+        assert f"Continue to exactly the same model with:\n  {again}" in errors
     assert "Traceback" not in errors
     assert not (tmp_path / "out" / "model.safetensors").exists()
     assert 3 <= len(log.read_text().splitlines()) < 150

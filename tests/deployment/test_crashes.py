@@ -20,7 +20,8 @@ import torch
 
 from rpdp import Evaluation, Ledger, Policy, PublicPlan, Silo, simulate
 from rpdp.deployment.files.silo_file import SiloFile
-from rpdp.deployment.trial import federation, operator, start_agent
+from rpdp.deployment.flower.control import Control
+from rpdp.deployment.trial import federation, start_agent
 from rpdp.studies.run_directory import read_result, read_rounds
 from rpdp.studies.study_data import default_correct, records_of
 from rpdp.tasks.registry import task
@@ -89,7 +90,7 @@ class Trial:
     def submit(self) -> None:
         """Begin, or go on with, the run."""
         settings = trials.config(RUN, deadline=self._deadline)
-        self.submitted = operator(self.layout).submit(self.layout.app, settings)
+        self.submitted = Control.of(self.layout).submit(self.layout.app, settings)
 
     def rounds_done(self) -> int:
         """Rounds in the server's log."""

@@ -150,7 +150,7 @@ def test_check(made: Rpdp) -> None:
     assert told["socket"] == str(Path("f/silos/silo-00/agent.sock").resolve())
     shown = made("silo", "check", "f/silos/silo-00/silo.toml")
     assert f"silo silo-00: {told['records']} records, each with a budget and an account" in shown
-    assert "answers leave 2 s after the question" in shown
+    assert "answers leave 2 s after the request" in shown
     assert not Path(told["socket"]).exists()
     trials.set_value(Layout.read(Path("f")), "silo-00", "release_after", '"ready"')
     assert "their timing is not covered" in made("silo", "check", "f/silos/silo-00/silo.toml")
@@ -161,8 +161,8 @@ def test_what_check_and_serve_refuse(made: Rpdp) -> None:
     with Ledger.open(silo / "ledger.db"):  # an agent is running
         assert "is being written by process" in made("silo", "check", silo / "silo.toml", code=3)
     (silo / "ledger.db").chmod(0o644)
-    assert "others can get at it" in made("silo", "check", silo / "silo.toml", code=3)
-    assert "others can get at it" in made("silo", "serve", silo / "silo.toml", code=3)
+    assert "others can read or write it" in made("silo", "check", silo / "silo.toml", code=3)
+    assert "others can read or write it" in made("silo", "serve", silo / "silo.toml", code=3)
     (silo / "ledger.db").chmod(0o600)
     silo.chmod(0o770)
     assert "others can write to" in made("silo", "serve", silo / "silo.toml", code=3)
@@ -209,7 +209,7 @@ def test_serve_until_sigterm(made: Rpdp, tell: Callable[[int], None]) -> None:
             agent.kill()
     assert agent.returncode == 0, told
     assert f"silo silo-00 listens on {socket.resolve()}" in told
-    assert f"asked by user {os.geteuid()}" in told
+    assert f"request from user {os.geteuid()}" in told
     assert not socket.exists()
 
 
@@ -294,10 +294,10 @@ def app_config(run: str, **changes: Value) -> dict[str, Value]:
 
 
 def test_one_server_app_at_a_time(made: Rpdp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_LAST_SECONDS", 0.1)
+    monkeypatch.setattr(server, "_LOCK_SECONDS", 0.1)
     with Path("f/server/.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="a run is going on already"):
+        with pytest.raises(InputError, match="another run is in progress"):
             server.run_server(NO_GRID, app_config("one"))
     with pytest.raises(AttributeError, match="get_nodes"):  # it has got further: to the grid
         server.run_server(NO_GRID, app_config("one", patience=0.1))
@@ -336,7 +336,7 @@ def test_an_agent_that_refuses_to_start(made: Rpdp) -> None:
     silo = Path("f/silos/silo-00").resolve()
     (silo / "ledger.db").chmod(0o644)
     spec = SiloFile.read(silo / "silo.toml")
-    with pytest.raises(PrivacyRefusal, match=r"(?s)ended with exit code 3.*others can get at it"):
+    with pytest.raises(PrivacyRefusal, match=r"(?s)ended with exit code 3.*others can read or write it"):
         start_agent(spec)
     (silo / "budgets.csv").unlink()
     with pytest.raises(InputError, match=r"the budget file .*budgets\.csv is missing"):

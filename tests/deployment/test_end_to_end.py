@@ -15,9 +15,10 @@ import torch
 from rpdp import Policy, PublicPlan, Silo, simulate
 from rpdp.cli.output import INTERRUPTED
 from rpdp.cli.run import run as command
+from rpdp.deployment.flower.control import Control
 from rpdp.deployment.flower.environment import executable
 from rpdp.deployment.processes import Process
-from rpdp.deployment.trial import federation, operator
+from rpdp.deployment.trial import federation
 from rpdp.studies.run_directory import read_result
 from rpdp.studies.study_data import records_of
 from rpdp.tasks.registry import task
@@ -123,9 +124,9 @@ def test_a_seeded_run_is_that_of_the_simulator(tmp_path_factory: pytest.TempPath
         trials.add_lines(layout, silo, f"[simulation]\nseed = {SEED}\n")
     budgets = {silo: trials.give_budgets(layout, silo) for silo in SILOS}
     with federation(layout):
-        real = operator(layout).submit(layout.app, trials.config("real", patience=10.0)).wait(timeout=WAIT)
+        real = Control.of(layout).submit(layout.app, trials.config("real", patience=10.0)).wait(timeout=WAIT)
         assert real.name == "failed"  # simulated silos take no part in a real run
-        done = operator(layout).submit(layout.app, trials.config("seeded", seed=SEED)).wait(timeout=WAIT)
+        done = Control.of(layout).submit(layout.app, trials.config("seeded", seed=SEED)).wait(timeout=WAIT)
         assert done.name == "completed", done
     result = read_result(layout.server / "runs" / "seeded")
     assert (result.is_simulation, result.seed) == (True, SEED)

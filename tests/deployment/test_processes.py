@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rpdp.deployment.files.certificates import make_authority, make_server_certificate
+from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
 from rpdp.deployment.flower.control import Control, Value, one_line
 from rpdp.deployment.flower.environment import flower_environment
-from rpdp.deployment.flower.superlink import SuperLink, SuperNode
+from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
 from rpdp.deployment.processes import Process, free_port
 from rpdp.errors import InputError, RpdpError
 
@@ -180,17 +180,30 @@ def test_connection_file(tmp_path: Path) -> None:
 def test_wrong_arguments(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     certificate = make_server_certificate(authority, tmp_path, ["127.0.0.1", "fl.example"])
-    with pytest.raises(InputError, match=r"good for fl\.example, 127\.0\.0\.1, not for localhost"):
+    with pytest.raises(InputError, match=r"valid for fl\.example, 127\.0\.0\.1, not for localhost"):
         SuperLink(tmp_path / "server", certificate, host="localhost")
     with pytest.raises(InputError, match=r"none\.key: no such file"):
         SuperNode(tmp_path / "a", "127.0.0.1:1", authority.certificate, tmp_path / "none.key")
     with pytest.raises(InputError, match="must be HOST:PORT"):
         SuperNode(tmp_path / "a", "https://fl.example:1", authority.certificate, authority.key)
     link = SuperLink(tmp_path / "server", certificate)
-    with pytest.raises(InputError, match="no Flower app"):
+    with pytest.raises(InputError, match="not a Flower app"):
         link.control.submit(tmp_path)
     with pytest.raises(RpdpError, match="is not running"):
         _ = link.process
+
+
+def test_paths_may_be_text(tmp_path: Path) -> None:
+    authority = make_authority(str(tmp_path))
+    certificate = make_server_certificate(authority, str(tmp_path), ["127.0.0.1"])
+    key = make_silo_key(str(tmp_path), "a")
+    link = SuperLink(str(tmp_path / "server"), certificate, database=str(tmp_path / "db"), log=str(tmp_path / "log"))
+    assert (link.database, link.log) == (tmp_path / "db", tmp_path / "log")
+    node = SuperNode(str(tmp_path / "a"), link.address, str(authority.certificate), str(key.private))
+    assert (node.home, node.key) == (tmp_path / "a", key.private)
+    log = str(tmp_path / "it.log")
+    with Process([sys.executable, "-c", ""], environment={}, directory=str(tmp_path), log=log) as process:
+        assert process.output() == ""
 
 
 def test_a_taken_port(tmp_path: Path) -> None:

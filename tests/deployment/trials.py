@@ -16,9 +16,9 @@ from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.processes import free_port
 from rpdp.federation import Server, Update
+from rpdp.federation.heads import NAME as HEADS
+from rpdp.federation.heads import read_heads
 from rpdp.ledger import Ledger
-from rpdp.ledger.heads import NAME as HEADS
-from rpdp.ledger.heads import read_heads
 from rpdp.planning import PublicPlan
 from rpdp.studies.study_budgets import drawn_budgets
 from rpdp.studies.study_data import make_model

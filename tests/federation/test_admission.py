@@ -90,7 +90,7 @@ def test_records_whose_delta_is_used_up_sit_out() -> None:
 def test_a_silo_without_a_weight_is_refused() -> None:
     public = replace(PUBLIC, weights={"north": 1.0})
     silo = make_silo("south", public)
-    with pytest.raises(PrivacyRefusal, match="no weight for silo 'south'; it names north"):
+    with pytest.raises(PrivacyRefusal, match="no weight for silo 'south', only for north"):
         admit(silo, public)
     assert_untouched(silo)
 
@@ -214,10 +214,10 @@ def test_budgets_in_another_order_are_matched_by_id() -> None:
 @pytest.mark.parametrize(
     ("ids", "record_ids", "words"),
     [
-        (["r0", "r1"], IDS, "silo a: 1 of 3 records have no budget, 'r2' first"),
-        (["r0", "r1", "x"], IDS, "silo a: 1 of 3 records have no budget, 'r2' first"),
-        (["r0", "r1", "r2", "r9"], IDS, "silo a: 1 budgets belong to no record, 'r9' first"),
-        (["r0", "r1", "r2"], ["r0", "r1", "r1"], "silo a: record id 'r1' stands in row 2 and again in row 3"),
+        (["r0", "r1"], IDS, "silo a: 1 of 3 records have no budget, the first is 'r2'"),
+        (["r0", "r1", "x"], IDS, "silo a: 1 of 3 records have no budget, the first is 'r2'"),
+        (["r0", "r1", "r2", "r9"], IDS, "silo a: 1 budgets belong to no record, the first is 'r9'"),
+        (["r0", "r1", "r2"], ["r0", "r1", "r1"], "silo a: record id 'r1' occurs in row 2 and again in row 3"),
         (["r0", "r1", "r2"], ["r0", "r1"], "silo a: 2 record ids for 3 records"),
     ],
     ids=["missing", "other", "spare", "duplicate", "too few ids"],

@@ -15,8 +15,8 @@ import torch
 from rpdp import BudgetTable
 from rpdp.errors import PrivacyRefusal
 from rpdp.federation import Policy, RoundLog, RunResult, Silo, run_production, simulate
+from rpdp.federation.heads import read_heads
 from rpdp.ledger import Ledger, MemoryAccount
-from rpdp.ledger.heads import read_heads
 from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import evaluation, make_ids, make_model, make_public, make_records
 

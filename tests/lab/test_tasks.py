@@ -45,7 +45,7 @@ def test_snli_fits_together_and_says_what_the_encoder_saw(monkeypatch: pytest.Mo
 
 
 def test_data_that_come_in_silos_take_no_partition() -> None:
-    with pytest.raises(InputError, match="come in silos already"):
+    with pytest.raises(InputError, match="already come in silos"):
         task("heart_disease").load("iid")
 
 

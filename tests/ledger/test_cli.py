@@ -59,7 +59,7 @@ def trained(name: str, rounds: int = 2) -> None:
 
 def test_a_stewards_day(created: Steward) -> None:
     """Create, run twice, look, withdraw a person, run again, verify, export."""
-    assert "No run was admitted yet" in created("show", "ledger.db")
+    assert "No run has been admitted yet" in created("show", "ledger.db")
     trained("first")
     trained("second")
     shown = created.json("show", "ledger.db")

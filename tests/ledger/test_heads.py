@@ -10,8 +10,8 @@ import pytest
 
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.federation.heads import read_heads, write_heads
 from rpdp.ledger import Ledger, PublicHead
-from rpdp.ledger.heads import read_heads, write_heads
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 

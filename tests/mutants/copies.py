@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-_COPIED = ("src", "tests", "docs", "examples", "README.md", "pyproject.toml")
+_COPIED = ("src", "lab", "tests", "docs", "examples", "README.md", "pyproject.toml")
 _ENDED = (0, 1)
 """Exit codes of a pytest that ran its tests: all passed, some failed."""
 
@@ -141,7 +141,7 @@ class Copy:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
         return {
             **kept,
-            "PYTHONPATH": os.pathsep.join([str(self.root / "src"), str(self.root)]),
+            "PYTHONPATH": os.pathsep.join([str(self.root / "src"), str(self.root / "lab/src"), str(self.root)]),
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
             FILE: str(self._witness),

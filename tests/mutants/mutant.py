@@ -20,7 +20,7 @@ class Mutant:
 
     Attributes:
         name: What is wrong in the mutated source, in a few words with hyphens.
-        rule: What it breaks in docs/privacy.md: "rule 5" of section 5, or "section 4".
+        rule: What it breaks in docs/explanation/privacy.md: "rule 5" of section 5, or "section 4".
         file: Under src/rpdp.
         find: Text that occurs exactly once there.
         replace: What stands there instead.

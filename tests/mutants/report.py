@@ -13,8 +13,8 @@ _INTRODUCTION = """\
 # Seeded privacy bugs
 
 Made by `make mutants`; do not edit. Each row is a bug that was put into a copy of the source, alone, by a script
-(`tests/mutants`): what is wrong then, which rule of the [privacy page](privacy.md) it breaks, in which file, and the
-first test that noticed. Tests are those of the ordinary suite; on the untouched copy all of them pass. Seconds are
+(`tests/mutants`): what is wrong then, which rule of [the promise](explanation/privacy.md) it breaks, in which file, and
+the first test that noticed. Tests are those of the ordinary suite; on the untouched copy all of them pass. Seconds are
 those of the tests, with torch and other large libraries loaded before, on a machine that had other work to do.
 
 A bug counts as caught only by a test that fails in its own body; one that cannot be imported is an error of the

@@ -98,7 +98,7 @@ def test_backbones(name: str) -> None:
         ({"backbone": "Scaffold"}, "did you mean 'scaffold'"),
         ({"momentum": 1.0}, "momentum=1.0 must be at least 0 and below 1"),
         ({"momentum": -0.1}, "momentum=-0.1"),
-        ({"momentum": 0.9, "optimiser": "adam"}, "momentum=0.9 goes with optimiser='sgd'"),
+        ({"momentum": 0.9, "optimiser": "adam"}, "momentum=0.9 needs optimiser='sgd'"),
         ({"micro_batch": 0}, "micro_batch=0 must be at least 1"),
         ({"micro_batch": 1.5}, "micro_batch=1.5 must be a whole number"),
         ({"averaged_rounds": 0}, "averaged_rounds=0 must be at least 1"),

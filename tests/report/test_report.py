@@ -35,6 +35,7 @@ class Texts(HTMLParser):
         self.scripts = 0
         self._hidden = False
         self.feed(html)
+        self.text = " ".join(self.text.split())  # as a browser shows it
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._hidden = tag in ("script", "style")

@@ -24,7 +24,7 @@ def two_methods() -> ReportRuns:
 
 
 def all_records(comparison: ReportRuns) -> AllRecords:
-    records = AllRecords.of(comparison.subject)
+    records = AllRecords.of(comparison.run)
     assert records is not None
     return records
 
@@ -60,7 +60,7 @@ def test_participation_tells_joined_sat_out_and_rejected() -> None:
 
 
 def test_time_of_every_round(two_methods: ReportRuns) -> None:
-    card = time_card(two_methods.subject)
+    card = time_card(two_methods.run)
     assert list(card.figure.data[0].y) == [0.25, 0.5, 0.75, 1.0]
     assert "3.5 seconds in all" in card.caption
 
@@ -144,7 +144,7 @@ def test_many_records_and_rounds_stay_light() -> None:
     cards = [
         *record_cards(comparison, all_records(comparison)),
         accuracy_card(comparison),
-        time_card(comparison.subject),
+        time_card(comparison.run),
     ]
     for card in cards:
         assert sum(len(trace.x) for trace in card.figure.data) <= 2_000, card.name

@@ -60,7 +60,7 @@ def test_blocks_are_gaussian_with_the_stated_deviation(claimed: float, right: bo
 def test_a_block_is_handed_out_once() -> None:
     blocks = Secure().gaussian_blocks()
     made(blocks, 4)
-    with pytest.raises(PrivacyRefusal, match="noise block 4 was used already"):
+    with pytest.raises(PrivacyRefusal, match="noise block 4 was already used"):
         made(blocks, 4)
 
 

@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+import rpdp_lab
 
 import rpdp
 
 PACKAGE = Path(rpdp.__file__).parent
-RELEASE_PATH = ["sampling", "training", "baselines"]
+RIVALS = Path(rpdp_lab.__file__).parent / "rivals"
+RELEASE_PATH = [PACKAGE / "sampling", PACKAGE / "training", PACKAGE / "federation", RIVALS]
 
 BANNED_MODULES = re.compile(r"^(random|secrets|uuid|numpy\.random|torch\.random|torch\.distributions|scipy\.stats)\b")
 BANNED_NAMES = re.compile(
@@ -44,11 +46,10 @@ def foreign_randomness(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("layer", RELEASE_PATH)
-def test_no_foreign_generator_on_the_release_path(layer: str) -> None:
-    files = sorted((PACKAGE / layer).rglob("*.py"))
-    if not files:
-        pytest.skip(f"rpdp.{layer} does not exist yet")
+@pytest.mark.parametrize("layer", RELEASE_PATH, ids=lambda path: path.name)
+def test_no_foreign_generator_on_the_release_path(layer: Path) -> None:
+    files = sorted(layer.rglob("*.py"))
+    assert files, f"{layer} holds no module: has it moved?"
     found = {str(file): foreign_randomness(file.read_text(encoding="utf-8")) for file in files}
     assert {file: names for file, names in found.items() if names} == {}
 

@@ -129,8 +129,11 @@ def test_budget_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ({"a": 40, "b": 37, "c": 40}, "run.toml: budgets.files: silo b: 3 of 40 records have no budget, 'b-37' first"),
-        ({"a": 40, "b": 40, "c": 42}, "silo c: 2 budgets belong to no record, 'c-40' first"),
+        (
+            {"a": 40, "b": 37, "c": 40},
+            "run.toml: budgets.files: silo b: 3 of 40 records have no budget, the first is 'b-37'",
+        ),
+        ({"a": 40, "b": 40, "c": 42}, "silo c: 2 budgets belong to no record, the first is 'c-40'"),
         ({"a": 40, "b": 40}, "budgets.files must name exactly the silos a, b, c; missing: c"),
         ({"a": 40, "b": 40, "c": 40, "d": 40}, "budgets.files must name exactly the silos a, b, c; unknown: d"),
     ],
@@ -166,7 +169,7 @@ def test_budgets_that_do_not_fit(tmp_path: Path, counts: dict[str, int], expecte
         ([("task.loss", "number_loss")], InputError, "the loss returned float; it must return one value per record"),
         ([("task.loss", "mean_loss")], InputError, "one value per record"),
         ([("policy.lifetime_delta", "1e-6")], PrivacyRefusal, "delta=0.001 (policy: at most 1e-06)"),
-        ([("methods.threshold.level", "50")], PrivacyRefusal, "no declared budget can pay for a single draw"),
+        ([("methods.threshold.level", "50")], PrivacyRefusal, "no declared budget is large enough for a single draw"),
         ([("methods.threshold.clip_norm", "1")], InputError, "method threshold needs a level"),
         ([("training.backbone_settings", "{ proximal = 1 }")], InputError, "fedavg has no setting"),
     ],
@@ -181,7 +184,7 @@ def test_what_cannot_run(tmp_path: Path, changes: list[Change], kind: type[RpdpE
 def test_all_budgets_below_the_floor(tmp_path: Path) -> None:
     changes = write_budgets(tmp_path, {silo: [1e-9] * 40 for silo in "abc"})
     with pytest.raises(PrivacyRefusal, match=r"all 120 budgets are below what .* cost: use fewer rounds"):
-        built(tmp_path, *changes)
+        ran(tmp_path, *changes)
 
 
 def test_every_delta_below_the_runs(tmp_path: Path) -> None:
@@ -191,7 +194,7 @@ def test_every_delta_below_the_runs(tmp_path: Path) -> None:
             tmp_path / f"{silo}.csv"
         )
     with pytest.raises(PrivacyRefusal, match=r"δ of 120 of 120 records is below the run's δ = 0\.001: use a smaller"):
-        built(tmp_path, *changes)
+        ran(tmp_path, *changes)
 
 
 @pytest.mark.parametrize("data", ["with_nan", "one_single", "without_tests"])

@@ -105,7 +105,7 @@ def test_budgets_that_will_never_be_used(tmp_path: Path) -> None:
 def test_missing_data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("RPDP_DATA", "RPDP_CACHE"):
         monkeypatch.setenv(variable, str(tmp_path / "nowhere"))
-    done = examined(tmp_path, ("task", ""), ("task.name", '"heart_disease"'))
+    done = examined(tmp_path, ("task", ""), ("task.name", '"rpdp_lab.tasks:heart_disease"'))
     assert done.exit_code == 2
     assert "processed.cleveland.data" in said(done, "problem")
 

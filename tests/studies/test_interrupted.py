@@ -104,7 +104,7 @@ def test_ctrl_c_in_the_first_round(steward: Steward, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patched:
         patched.setattr(Silo.training, "run", interrupted)
         assert steward.types("train", path) == 130
-    assert f"Go on with: rpdp train {path} --resume" in steward.err
+    assert f"Continue with: rpdp train {path} --resume" in steward.err
     assert not Path("study").exists()
     assert steward.types("train", path) == 2
     assert "continue that run (--resume)" in steward.err

@@ -194,19 +194,3 @@ def test_the_rounds_that_the_steward_hears_of_are_enough(steward: Steward) -> No
         less = re.search(r"with q = ([\d.]+) instead", steward.err)
         assert less is not None
         assert (float(less[1]) >= float(said[1])) is enough
-
-
-def test_the_real_run_of_the_docs(steward: Steward) -> None:
-    """Typed as it stands in docs/running.md."""
-    text = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
-    section = text.partition("## A real run\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"```(\w+)\n(.*?)```", section, flags=re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["python", "toml", "console", "console"]
-    Path("my_clinic.py").write_text(blocks[0][1])
-    for (_, commands), name in zip(blocks[2:], ("spring", "summer"), strict=True):
-        Path("real.toml").write_text(blocks[1][1].replace('"spring"', f'"{name}"'))
-        for line in commands.splitlines():
-            program, *arguments = line.removeprefix("$ ").split()
-            assert (program, steward.types(*arguments)) == ("rpdp", 0), steward.err
-    assert "north.db: good." in steward.out
-    assert [found.name for found in sorted(Path("study").iterdir())] == ["heads.json", "spring", "summer"]

@@ -56,6 +56,15 @@ def test_the_model_can_be_loaded_by_name(stored: tuple[RunResult, nn.Module, Pat
     assert torch.equal(torch.nn.utils.parameters_to_vector(model.parameters()).detach(), result.values)
 
 
+def test_what_is_read_knows_values_and_no_module(stored: tuple[RunResult, nn.Module, Path]) -> None:
+    result, model, directory = stored
+    read = read_result(directory)
+    with pytest.raises(InputError, match="load_into"):
+        _ = read.model
+    loaded, kept = (dict(each.named_parameters()) for each in (read.load_into(model), result.model))
+    assert all(torch.equal(loaded[name], kept[name]) for name in kept)
+
+
 def test_the_public_part_names_no_record(stored: tuple[RunResult, nn.Module, Path]) -> None:
     _, _, directory = stored
     for name in ("result.json", "rounds.jsonl", "public-plan.json"):

@@ -138,7 +138,7 @@ def test_every_section_misspelled(tmp_path: Path, section: str) -> None:
         ),
         ([("training.learning_rate", '"tuned"')], "training.learning_rate='tuned' must be a number"),
         ([("training.momentum", "1.0")], "training.momentum=1.0 must be at least 0 and below 1"),
-        ([("training.momentum", "0.5"), ("training.optimiser", '"adam"')], "momentum=0.5 goes with optimiser='sgd'"),
+        ([("training.momentum", "0.5"), ("training.optimiser", '"adam"')], "momentum=0.5 needs optimiser='sgd'"),
         ([("training.backbone", '"fedprocs"')], "did you mean 'fedprox'?"),
         ([("training.backbone_settings", '{ proximal = "a" }')], "training.backbone_settings.proximal='a' must be a"),
         ([("training.weights", '"equals"')], "training.weights='equals' must be one of equal"),
@@ -244,7 +244,7 @@ def test_reading_loads_no_torch(tmp_path: Path) -> None:
 
 
 def test_the_run_file_of_the_docs_can_be_read(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "study-file.md").read_text()
     path = tmp_path / "run.toml"
     path.write_text(text.partition("```toml\n")[2].partition("```")[0])
     assert StudyFile.read(path).settings("threshold").level == 1.0

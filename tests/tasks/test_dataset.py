@@ -41,7 +41,7 @@ def test_wrong_contents_are_named() -> None:
         Dataset("small", good.features, good.labels[:3], good.record_ids, 2)
     with pytest.raises(InputError, match="record ids are not unique"):
         Dataset("small", good.features, good.labels, np.array(["a", "b", "a", "c"]), 2)
-    with pytest.raises(InputError, match="labels run from 0 to 1, they must lie between 0 and 0"):
+    with pytest.raises(InputError, match="labels range from 0 to 1, but must lie between 0 and 0"):
         Dataset("small", good.features, good.labels, good.record_ids, 1)
 
 
@@ -72,5 +72,5 @@ def test_records_shared_by_silos_are_refused_when_pooled() -> None:
 def test_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="no silo"):
         FederatedData("none", {})
-    with pytest.raises(InputError, match="nothing to put together"):
+    with pytest.raises(InputError, match="nothing to concatenate"):
         concatenate([], "none")

@@ -75,7 +75,7 @@ def test_dirichlet_follows_alpha() -> None:
         (ClassesPerSilo(10, 11), "classes=11 per silo"),
         (ClassesPerSilo(3, 3), "cannot hold all 10 classes; use at least 4 silos"),
         (Dirichlet(10, 0.0), "alpha=0.0 must be positive"),
-        (Dirichlet(10, 1.0, minimum_records=301), "minimum_records=301 in 10 silos exceeds 3000 records"),
+        (Dirichlet(10, 1.0, minimum_records=301), "minimum_records=301 in each of 10 silos exceeds the 3000 records"),
         (Dirichlet(10, 1e-3, minimum_records=300), "use a larger alpha or fewer silos"),
     ],
     ids=repr,

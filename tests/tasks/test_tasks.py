@@ -33,5 +33,5 @@ def test_seeds_fix_data_and_model() -> None:
 
 
 def test_an_unknown_task_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"task 'imagenet' is not known; there are breast_cancer, digits, mnist_5k"):
+    with pytest.raises(InputError, match=r"task 'imagenet' is unknown; choose one of breast_cancer, digits, mnist_5k"):
         task("imagenet")

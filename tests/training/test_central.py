@@ -234,7 +234,7 @@ def test_records_that_the_plan_does_not_cover_are_refused() -> None:
         train(records=data(0))
     ids = [f"r{row}" for row in range(RECORDS)]
     train(public(steps=2).assign(budgets()), record_ids=ids)
-    with pytest.raises(PlanError, match=r"record 2 is 'r3', the plan has 'r2' there \(2 such"):
+    with pytest.raises(PlanError, match=r"record 2 is 'r3', but the plan has 'r2' there \(2 such"):
         train(record_ids=[*ids[:2], "r3", "r2", *ids[4:]])
     with pytest.raises(PlanError, match="59 record ids for 60 records"):
         train(record_ids=ids[1:])

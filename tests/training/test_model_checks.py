@@ -222,7 +222,7 @@ class OwnParameter(nn.Module):
         (OwnParameter(), (4,), VmapKernel, "no closed form for the model"),
         (nn.Sequential(nn.LSTM(4, 5, batch_first=True), Last(), nn.Linear(5, 3)), (3, 4), None, "LSTM"),
         (UsesFunction(), (4,), LoopKernel, "custom autograd function"),
-        (TimeFirst(), (2, 4), VmapKernel, "not kept apart"),
+        (TimeFirst(), (2, 4), VmapKernel, "does not keep records apart"),
         (TimeFirst(), (3, 4), VmapKernel, "records must come first"),
     ],
 )

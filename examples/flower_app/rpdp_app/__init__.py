@@ -1,1 +1,1 @@
-"""An rpdp app with a strategy of its own."""
+"""An rpdp app that averages with a Flower strategy."""

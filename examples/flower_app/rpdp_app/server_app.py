@@ -1,4 +1,4 @@
-"""Runs at the server: the silos choose, weigh and protect themselves; how their updates are averaged is free."""
+"""Runs at the server. Silos protect their own records, so any strategy may average their updates."""
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -11,5 +11,5 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Any strategy will do: it sees nothing but what silos have released, so it costs no privacy."""
+    """Any strategy will do: it sees only what silos have released, so it costs no privacy."""
     run_server(grid, context.run_config, strategy=FedAdam(eta=0.05, beta_1=0.9, beta_2=0.99))

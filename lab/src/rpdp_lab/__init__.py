@@ -1,4 +1,4 @@
-"""The laboratory of rpdp: the paper's data, models, rivals, tables and figures, built on the product.
+"""The paper behind rpdp, run again: its data, models, rivals, tables and figures, built on the product.
 
 A study file reaches the paper's tasks by name: `[task] name = "rpdp_lab.tasks:mnist"`. The command is `rpdp-lab`.
 """

@@ -1,4 +1,9 @@
-"""What a run costs a record: schedule, Rényi and privacy-loss-distribution routes, the curve ε*(q) and its inverse."""
+"""Privacy accounting: what a run costs each record.
+
+`Schedule` describes a run. `PrivacyCurve` gives the cost ε*(q) of a record that is sampled with probability q, and the
+largest q that a budget allows, from Rényi moments and privacy-loss distributions. `calibrate_noise` finds the noise
+for a given cost.
+"""
 
 from __future__ import annotations
 

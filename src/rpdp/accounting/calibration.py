@@ -1,4 +1,4 @@
-"""The smallest noise that keeps a cost within a budget."""
+"""Noise calibration: the smallest noise multiplier σ that keeps the cost of a record within a budget."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def calibrate_noise(
     accountant: Accountant = "pld",
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> float:
-    """The smallest noise multiplier σ, to a relative tolerance, at which a record drawn with q costs at most ε.
+    """The smallest σ, to a relative `tolerance`, at which a record sampled with this probability costs at most ε.
 
-    The search ends on the safe side: the σ returned was priced itself, and its cost is within ε.
+    The search ends on the safe side: it returns only a σ whose own cost has been computed and is at most ε.
 
     >>> from rpdp.accounting.schedule import Schedule
     >>> round(calibrate_noise(Schedule(15, 50, participation=0.5), epsilon=10.0, delta=1e-4), 2)
@@ -44,6 +44,7 @@ def calibrate_noise(
         return curve.epsilon(sampling_probability)
 
     too_small, enough = _bracket(cost, target)
+    # σ spans seven orders of magnitude, so bisect on a logarithmic scale.
     while enough > too_small * (1.0 + tolerance):
         middle = math.sqrt(too_small * enough)
         if cost(middle) <= target:
@@ -54,7 +55,7 @@ def calibrate_noise(
 
 
 def _bracket(cost: Callable[[float], float], target: float) -> tuple[float, float]:
-    """A σ that is too small and one that is enough, at most a factor of 2 apart."""
+    """A σ that is too small and a σ that is large enough, at most a factor of 2 apart."""
     sigma = 1.0
     if cost(sigma) <= target:
         while sigma > SMALLEST_NOISE:
@@ -62,7 +63,7 @@ def _bracket(cost: Callable[[float], float], target: float) -> tuple[float, floa
             if cost(smaller) > target:
                 return smaller, sigma
             sigma = smaller
-        return sigma, sigma
+        return sigma, sigma  # even the smallest supported noise is enough
     while sigma < LARGEST_NOISE:
         larger = min(sigma * 2.0, LARGEST_NOISE)
         if cost(larger) <= target:

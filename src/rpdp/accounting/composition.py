@@ -1,16 +1,16 @@
-"""Composition of gridded privacy losses: steps to a round, rounds to a run, by tilted Fourier transforms.
+"""Composition of privacy-loss distributions on a grid: steps into a round, rounds into a run.
 
 A plain Fourier transform has an absolute error near 1e-16, which drowns a tail probability of 1e-15. So masses are
-first tilted by e^{θ·loss} and scaled to total 1, with θ such that the tilted run centres on the ε in question. Errors
-then are relative to the Chernoff bound E[e^{θL}] e^{−θε}, a few times δ itself, whatever δ is; and a short window
-suffices.
+first tilted by e^{θ·loss} and scaled to total 1, with θ chosen so that the tilted run is centred on the ε of interest.
+Errors are then relative to the Chernoff bound E[e^{θL}] e^{−θε}, which is a few times δ however small δ is, and a short
+window suffices.
 
-What is asked of a composed law are sums of its masses with weights that rise once and fall once (a tail, or δ, both
-times the tilt), so errors are kept as errors of such sums. Composing k copies multiplies them by at most k; and
-rounding noise, which has no preferred sign, hardly adds up in them, however long the transform.
+Callers sum the composed masses with weights that rise once and fall once (for a tail probability or for δ, times the
+tilt). Errors are therefore tracked as errors of such sums. Composing k copies multiplies them by at most k. Rounding
+noise has no preferred sign and hardly accumulates in these sums, however long the transform is.
 
-Between round and run the grid is coarsened, again by connect-the-dots: the number of points then follows the square
-roots of τ and T, not of their product.
+Between round and run the grid is coarsened, again by connect-the-dots (see `step_loss`). The number of points then
+grows with the square roots of τ and T, not with that of their product.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from scipy import fft
 
 from rpdp.accounting.participation import ExplicitCount
+from rpdp.errors import RpdpError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,26 +34,26 @@ if TYPE_CHECKING:
     from rpdp.accounting.step_loss import LossMasses
 
 MOST_POINTS = 2**18
-"""The longest transform; beyond it a caller must coarsen the grid (and gets a looser, still valid bound)."""
+"""The longest transform. Beyond it the caller must coarsen the grid, which gives a looser but still valid bound."""
 
 _DUST = 1e-17
-"""Masses below this are rounding noise, which must not widen the next window; what is dropped is added to the error."""
+"""Masses below this are rounding noise and would widen the next window. What is dropped is added to the error."""
 
 _STEEPEST = 8.0
-"""The steepest extra tilt, in units of one over the standard deviation, from which a window's ends are taken."""
+"""The steepest extra tilt from which the ends of a window are taken, in units of 1 / standard deviation."""
 
 
-class GridTooLongError(Exception):
-    """The grid is too fine for what it must cover; a coarser one gives a looser, still valid bound."""
+class GridTooLongError(RpdpError):
+    """The grid is too fine for the range it must cover; a coarser one gives a looser but still valid bound."""
 
 
 @dataclass(frozen=True)
 class TiltedLoss:
-    """A gridded loss distribution L, a row per record class, as its tilted law.
+    """The distribution of a privacy loss L on a grid, tilted; one row per record class.
 
     Pr[L = (first + column) · spacing] = exp(log_mass − tilt · loss) · masses[column].
-    A row of `masses` sums to about 1. `error` bounds the error of every sum of a row with weights between 0 and 1 that
-    rise once and fall once: of sums over intervals, and so of their mixtures.
+    A row of `masses` sums to about 1. `error` bounds the error of every sum over a row with weights between 0 and 1
+    that rise once and fall once. It does so because it bounds sums over intervals, of which such sums are mixtures.
     """
 
     masses: FloatArray
@@ -64,17 +65,18 @@ class TiltedLoss:
 
     @cached_property
     def losses(self) -> FloatArray:
-        """The loss of every column, a row per record class."""
+        """The loss of every column, one row per record class."""
         return (self.first[:, None] + np.arange(self.masses.shape[1])) * self.spacing[:, None]
 
 
 def tilt(step: LossMasses, tilts: FloatArray, relative_error: float) -> TiltedLoss:
-    """The tilted law of one step."""
+    """The tilted loss distribution of one step, from masses with the given relative error."""
     losses = (step.first[:, None] + np.arange(step.masses.shape[1])) * step.spacing[:, None]
     with np.errstate(divide="ignore"):
         exponents = np.log(step.masses) + tilts[:, None] * losses
     mode = np.take_along_axis(losses, exponents.argmax(axis=1)[:, None], axis=1)[:, 0]
-    rounding = np.finfo(np.float64).eps * (np.abs(tilts * mode) + np.abs(exponents.max(axis=1)))  # of the exponents
+    # An exponent of size e is rounded by about eps · |e|, which becomes a relative error of its exponential.
+    rounding = np.finfo(np.float64).eps * (np.abs(tilts * mode) + np.abs(exponents.max(axis=1)))
     return _normalised(exponents, step.first, step.spacing, tilts, relative_error + rounding)
 
 
@@ -86,15 +88,15 @@ def _normalised(
     error: FloatArray,
 ) -> TiltedLoss:
     top = exponents.max(axis=1)
-    masses = np.exp(exponents - top[:, None])
+    masses = np.exp(exponents - top[:, None])  # subtract the largest first: e^exponent itself may overflow
     total = masses.sum(axis=1)
     return TiltedLoss(masses / total[:, None], first, spacing, tilts, top + np.log(total), error)
 
 
 def compose(loss: TiltedLoss, count: ParticipationCount, outside: FloatArray) -> TiltedLoss:
-    """The law of the sum of k independent copies, k distributed as `count`.
+    """The distribution of the sum of k independent copies, where k is distributed as `count`.
 
-    A window may leave out `outside` of the tilted mass at either end; it wraps around and is counted as an error.
+    The window may leave out `outside` of the tilted mass at either end; that mass wraps around and counts as an error.
     """
     if isinstance(count, ExplicitCount) and count.counts.size == 1 and count.largest == 1:
         return loss
@@ -105,23 +107,26 @@ def compose(loss: TiltedLoss, count: ParticipationCount, outside: FloatArray) ->
         raise GridTooLongError(f"a transform of {length:,} points is needed, at most {MOST_POINTS:,} are allowed")
     spectrum = fft.rfft(_fold(loss, length), axis=1)
     mixed = fft.irfft(count.mix(spectrum, loss.log_mass), n=length, axis=1)
+    # The transform is cyclic: position p holds the mass of every grid point that equals p modulo `length`. The window
+    # is no longer than that, so rotating the result by `first` puts every mass at its own loss.
     first = np.floor(low / loss.spacing).astype(np.int64)
     order = (first[:, None] + np.arange(length)) % length
     computed = np.take_along_axis(mixed, order, axis=1)
     masses = np.where(computed < _DUST, 0.0, computed)
     dropped = np.abs(computed - masses).sum(axis=1)
     log_mass = count.log_moment(loss.log_mass)
-    exponents = 4.0 * np.finfo(np.float64).eps * np.abs(log_mass)  # their rounding
-    error = count.largest * loss.error + rounding_error(length, count) + 2.0 * outside + dropped + exponents
+    log_mass_rounding = 4.0 * np.finfo(np.float64).eps * np.abs(log_mass)
+    error = count.largest * loss.error + rounding_error(length, count) + 2.0 * outside + dropped + log_mass_rounding
     return TiltedLoss(masses, first, loss.spacing, loss.tilt, log_mass, error)
 
 
 def rounding_error(length: int, count: ParticipationCount) -> float:
-    """The error that rounding adds to sums of a composed law over intervals: an estimate with a margin.
+    """The error that rounding adds to sums of composed masses over intervals: an estimate with a margin.
 
     A spectrum of masses that sum to 1 errs by about 2⁻⁵² everywhere, its k-th power by k times that, and in a sum over
-    an interval the frequency f counts with a weight of at most 2/f. Against extended precision the whole was at most
-    0.72 of the 2 log₂(points) (k + 1) 2⁻⁵² taken here, over 6,533 laws of up to 260,000 points and k up to 300,000.
+    an interval the frequency f has a weight of at most 2/f. Compared with extended precision, the error was at most
+    0.72 of the 2 log₂(points) (k + 1) 2⁻⁵² used here, over 6,533 distributions of up to 260,000 points and k up to
+    300,000.
     """
     return float(2.0 * (count.largest + 1) * np.log2(length) * np.finfo(np.float64).eps)
 
@@ -139,7 +144,10 @@ def _fold(loss: TiltedLoss, length: int) -> FloatArray:
 
 
 def _window(loss: TiltedLoss, count: ParticipationCount, outside: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Ends beyond each of which at most `outside` of the tilted sum lies, by Chernoff bounds at a few extra tilts."""
+    """Lower and upper end of a window with at most `outside` of the tilted sum beyond either end.
+
+    The ends are Chernoff bounds at several extra tilts. Every tilt gives a valid end; the tightest is used.
+    """
     losses = loss.losses
     mean = (loss.masses * losses).sum(axis=1)
     centred = losses - mean[:, None]
@@ -158,9 +166,9 @@ def _window(loss: TiltedLoss, count: ParticipationCount, outside: FloatArray) ->
 
 
 def _extra_tilts(deviation: FloatArray, largest: FloatArray, loss: TiltedLoss, count: ParticipationCount) -> FloatArray:
-    """Tilts to take a window's ends from: any is valid; one of these is near the best for a sum of few or many terms.
+    """Extra tilts for `_window`, one of which is close to the best for a sum of few or of many terms.
 
-    For about n near-normal terms the best is 7 / (deviation √n), for rare large terms about 1 / largest loss.
+    For about n nearly normal terms the best is 7 / (deviation √n), for rare large terms about 1 / largest loss.
     """
     terms = np.maximum(count.tilted_mean(loss.log_mass), 1.0)
     steepest = np.minimum(_STEEPEST / (deviation * np.sqrt(terms)), 600.0 / largest)  # e^600 does not overflow
@@ -170,10 +178,11 @@ def _extra_tilts(deviation: FloatArray, largest: FloatArray, loss: TiltedLoss, c
 
 
 def coarsen(loss: TiltedLoss, spacing: FloatArray) -> TiltedLoss:
-    """The law on a coarser grid by connect-the-dots: every mass goes to the two ends of its cell.
+    """The distribution on a coarser grid by connect-the-dots: every mass moves to the two ends of its cell.
 
-    The result dominates the law. It also is the law of a loss rounded at random, with odds that depend on the loss
-    alone: a statistic as good as any for an attacker's test, if both measures are coarsened alike.
+    The result dominates the original. It is also the distribution of a loss that is rounded at random, with odds that
+    depend on the loss alone. So when both measures are coarsened in the same way, it is a statistic that an attacker
+    can compute, and a test based on it gives a valid lower bound.
     """
     losses = loss.losses
     lower = np.floor(losses / spacing[:, None]).astype(np.int64)
@@ -201,11 +210,12 @@ def coarsen(loss: TiltedLoss, spacing: FloatArray) -> TiltedLoss:
 
 
 def _growth_by_coarsening(tilts: FloatArray, spacing: FloatArray, cells: int) -> FloatArray:
-    """How much a coarser grid raises the error.
+    """The factor by which a coarser grid raises the error.
 
-    A sum of the new masses over an interval weighs the old ones: by up to e^{θ·spacing} in the cells at its ends, and
-    by 1 at the ends of every cell between, an eighth of θ (θ + 1) spacing² more in the middle. By partial summation
-    the error grows by no more than half of the total variation of the weights, for which this is generous.
+    A sum of the new masses over an interval is a weighted sum of the old ones. The weights are up to e^{θ·spacing} in
+    the cells at the ends of the interval. In every cell between they are 1 at its ends and θ (θ + 1) spacing² / 8 more
+    in the middle. By partial summation the error grows by at most half of the total variation of the weights; the value
+    returned is a generous bound on that.
     """
     change = tilts * spacing
     return np.asarray(np.exp(change) * (1.0 + cells * change * (change + spacing) / 4.0))

@@ -1,4 +1,8 @@
-"""What a plan costs a record as a function of its sampling probability, and back."""
+"""The privacy curve: the cost ε*(q) of a record as a function of its sampling probability q, and its inverse.
+
+It combines the two routes of this package, Rényi moments (`renyi`) and privacy-loss distributions (`pld`), and inverts
+the result with a `Certificate`.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +35,10 @@ ACCOUNTANTS: tuple[Accountant, ...] = ("pld", "rdp")
 
 SMALLEST_NOISE, LARGEST_NOISE = 0.05, 1e6
 SMALLEST_DELTA = 1e-100
-"""Below this the arithmetic of the tails is not tested; nobody needs it."""
+"""Below this the arithmetic of the tails is not tested, and no application needs it."""
 
 _MOST_DIRECT = 4096
-"""More different q than this are first rounded up to a lattice."""
+"""More distinct q than this are first rounded up to a lattice."""
 
 _LATTICE_PER_OCTAVE = 512
 _GUIDES_PER_OCTAVE = 2
@@ -42,17 +46,17 @@ _GUIDES_PER_OCTAVE = 2
 
 @dataclass(frozen=True)
 class Bounds:
-    """The truth lies between `lower` and `upper`; `upper` is what a plan books."""
+    """Bounds on the true cost: it lies between `lower` and `upper`. Plans book `upper`."""
 
     lower: FloatArray
     upper: FloatArray
 
 
 class PrivacyCurve:
-    """The cost ε*(q) of a run for a record that is drawn into each local step with probability q, at a given δ.
+    """The cost ε*(q) of a run for a record that is sampled into each local step with probability q, at a given δ.
 
-    `epsilon` returns upper bounds; `sampling_probability` returns, for each budget, the largest q (to 0.5 %) whose
-    cost is within it. Both are vectorised; both are monotone.
+    `epsilon` returns upper bounds. `sampling_probability` returns, for each budget, the largest q (to 0.5 %) whose
+    cost is within it. Both are vectorised and monotone.
 
     | accountant | what it returns                                                      | stated error       |
     |------------|----------------------------------------------------------------------|--------------------|
@@ -90,13 +94,16 @@ class PrivacyCurve:
         self._after: dict[int, PrivacyCurve] = {}
 
     def after(self, announced: int) -> PrivacyCurve:
-        """The curve of the first `announced` rounds of this run, taken part or not."""
+        """The curve for the first `announced` rounds of this run, whether or not the silo joins them."""
         if announced not in self._after:
             self._after[announced] = self._with_count(self.schedule.count(announced))
         return self._after[announced]
 
     def given(self, participations: int) -> PrivacyCurve:
-        """The curve given that the silo joined exactly so many rounds: to show beside the promise, not instead."""
+        """The curve given that the silo joined exactly this many rounds.
+
+        Show it beside the promise, never instead of it: it depends on the coins that the silo happened to draw.
+        """
         require_count("participations", participations, least=0, most=self.schedule.rounds)
         return self._with_count(ExplicitCount.exactly(participations))
 
@@ -117,7 +124,8 @@ class PrivacyCurve:
     def epsilon(self, q: ArrayLike) -> FloatArray | float:
         """Upper bounds on the cost, rising with q.
 
-        More than 4,096 different q are first rounded up by ≤ 0.14 %; a q below 2⁻⁴⁰ is priced as 2⁻⁴⁰.
+        If there are more than 4,096 distinct q, each is first rounded up by at most 0.14 %. A q below 2⁻⁴⁰ costs as
+        much as 2⁻⁴⁰.
         """
         values = _probabilities(q)
         distinct, where = np.unique(values, return_inverse=True)
@@ -126,19 +134,21 @@ class PrivacyCurve:
         return _like(q, self._rising(distinct, self._price)[where].reshape(values.shape))
 
     def epsilon_above(self, q: ArrayLike) -> FloatArray:
-        """The same for each q rounded up by ≤ 0.14 %: for very many q, and for silos that ask for like ones.
+        """Like `epsilon`, for each q rounded up to a lattice (by at most 0.14 %).
 
-        Each point of the lattice is priced once in the life of the curve.
+        The cost of a lattice point is computed once per curve. That pays off for very many q, and for several silos
+        whose q are similar.
         """
         values = _probabilities(q)
         distinct, where = np.unique(_lattice_above(values), return_inverse=True)
         return self._rising(distinct, self._price_lattice)[where].reshape(values.shape)
 
     def _rising(self, distinct: FloatArray, price: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Costs of rising q, made to rise with it; those of q = 0 are 0."""
+        """The costs of sorted q, made to rise with q; q = 0 costs 0."""
         costs = np.zeros(distinct.size)
         drawn = distinct > 0.0
         priced, back = np.unique(np.maximum(distinct[drawn], SMALLEST_PROBABILITY), return_inverse=True)
+        # Separately computed bounds may dip as q grows. A running maximum only raises them, so they stay valid.
         costs[drawn] = np.maximum.accumulate(price(priced))[back]
         return costs
 
@@ -147,11 +157,11 @@ class PrivacyCurve:
     @overload
     def sampling_probability(self, epsilon: ArrayLike) -> FloatArray: ...
     def sampling_probability(self, epsilon: ArrayLike) -> FloatArray | float:
-        """For each budget the largest q found whose cost is within it: 1 above cost(1), 0 below the least cost."""
+        """For each budget, the largest q (to 0.5 %) whose cost is within it: 1 from cost(1) up, 0 below every cost."""
         return _like(epsilon, self.certify(epsilon)[0])
 
     def certify(self, epsilon: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """`sampling_probability`, and the cost of each q returned: never above the budget."""
+        """The sampling probability for each budget and the cost of that probability, which never exceeds the budget."""
         budgets = np.asarray(epsilon, dtype=np.float64)
         if np.isnan(budgets).any() or (budgets < 0.0).any():
             bad = budgets[np.isnan(budgets) | (budgets < 0.0)].flat[0]
@@ -160,15 +170,16 @@ class PrivacyCurve:
         return q.reshape(budgets.shape), cost.reshape(budgets.shape)
 
     def bounds(self, q: ArrayLike) -> Bounds:
-        """Lower and upper bounds on the true cost of each q: the stated error of the curve."""
+        """Lower and upper bounds on the true cost of each q; their distance is the stated error of the curve."""
         values = np.atleast_1d(_probabilities(q)).astype(np.float64)
         upper = np.atleast_1d(self.epsilon(values))
         lower = np.zeros(values.shape)
         drawn = values >= SMALLEST_PROBABILITY  # below it only the upper bound is known
         lower[drawn] = pld.lower_epsilon(values[drawn], self._run, self.target_delta, upper[drawn])
-        if (lower > upper * (1.0 + 1e-9)).any():
+        if (lower > upper * (1.0 + 1e-9)).any():  # 1e-9 for the last digits of two bounds that meet
             raise PrivacyRefusal(
-                f"a lower bound ({lower.max():.6g}) exceeds its upper bound: costs cannot be trusted; please report it"
+                f"a lower bound ({lower.max():.6g}) exceeds its upper bound, so these costs cannot be trusted; "
+                "please report this with the settings of the plan"
             )
         return Bounds(np.minimum(lower, upper), upper)
 
@@ -177,7 +188,7 @@ class PrivacyCurve:
     @overload
     def delta(self, q: float, epsilon: ArrayLike) -> FloatArray: ...
     def delta(self, q: float, epsilon: ArrayLike) -> FloatArray | float:
-        """The profile δ(ε) of a record: upper bounds, at any ε ≥ 0, whatever the plan's own δ."""
+        """The privacy profile δ(ε) of a record: upper bounds at any ε ≥ 0, whatever δ the curve was made for."""
         probability = float(_probabilities(q))
         levels = np.asarray(epsilon, dtype=np.float64)
         if not np.isfinite(levels).all() or (levels < 0.0).any():
@@ -189,12 +200,12 @@ class PrivacyCurve:
         return _like(epsilon, values.reshape(levels.shape))
 
     def advantage(self, q: float) -> float:
-        """The membership advantage (total variation) that no attacker can exceed: δ at ε = 0."""
+        """The largest membership advantage (total variation) that any attacker can have: δ at ε = 0."""
         return float(self.delta(q, 0.0))
 
     @property
     def largest_cost(self) -> float:
-        """The cost of a record that is in every batch (q = 1); a larger budget buys nothing more."""
+        """The cost of a record that is in every batch (q = 1); a larger budget has no further effect."""
         return float(self.epsilon(1.0))
 
     @cached_property
@@ -210,10 +221,10 @@ class PrivacyCurve:
         return renyi.best_epsilon(q, run.noise_multiplier, run.local_steps, run.count, self.target_delta)
 
     def _guide(self, q: FloatArray) -> BestOrders:
-        """Rényi bounds at orders interpolated between those that are best at fixed knots, two per octave of q.
+        """Rényi bounds at orders that are interpolated between the best orders at fixed knots, two per octave of q.
 
-        Any order gives a valid bound, so only tightness is at stake, and the best orders change slowly with q. Knots
-        are fixed so that the orders do not depend on what a q is priced together with.
+        Any order gives a valid bound, so interpolation affects only tightness, and the best order changes slowly with
+        q. The knots are fixed so that the order used for one q does not depend on the other q of the same call.
         """
         position = -np.log2(q) * _GUIDES_PER_OCTAVE
         above = np.floor(position).astype(np.int64)
@@ -223,14 +234,15 @@ class PrivacyCurve:
         run = self._run
         moment = renyi.run_log_moments(q, 1.0 + theta, run.noise_multiplier, run.local_steps, run.count)
         bound = renyi.tight_epsilon(moment, 1.0 + theta, self.target_delta)
-        bound[bounds[0] == 0.0] = 0.0  # a larger q is free
-        between = np.flatnonzero((bounds[0] > 0.0) & (bounds[1] == 0.0))  # at a free knot any order is as good
+        bound[bounds[0] == 0.0] = 0.0  # the knot above, a larger q, costs nothing
+        # Every order gives 0 at a knot that costs nothing, so its order is no guide: search for the best one instead.
+        between = np.flatnonzero((bounds[0] > 0.0) & (bounds[1] == 0.0))
         best = self._renyi(q[between])
         bound[between], theta[between] = best.bound, best.theta
         return BestOrders(bound, theta)
 
     def _guide_knots(self, above: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-        """Best bounds and orders at the knots next above and next below, a row each."""
+        """The best bounds and orders at the knots just above (row 0) and just below (row 1) each q."""
         both = np.stack([above, above + 1])
         missing = [index for index in np.unique(both).tolist() if index not in self._knots]
         if missing:
@@ -240,17 +252,18 @@ class PrivacyCurve:
         return values[..., 0], values[..., 1]
 
     def _price(self, q: FloatArray) -> FloatArray:
-        """The cost of each q in (0, 1] by itself."""
+        """The cost of each q in (0, 1], before it is made monotone."""
         if self.accountant == "rdp":
             return self._renyi(q).bound
         guide = self._guide(q)
         costs = pld.upper_epsilon(q, self._run, self.target_delta, guide)
-        kept = np.flatnonzero((costs >= guide.bound) & (costs > 0.0))
-        costs[kept] = np.minimum(costs[kept], self._renyi(q[kept]).bound)  # there the best order matters
+        # Where the Rényi bound is the smaller one it decides the cost, so its best order is worth a search.
+        renyi_wins = np.flatnonzero((costs >= guide.bound) & (costs > 0.0))
+        costs[renyi_wins] = np.minimum(costs[renyi_wins], self._renyi(q[renyi_wins]).bound)
         return costs
 
     def _price_lattice(self, q: FloatArray) -> FloatArray:
-        """The same for points of the lattice, each priced once: silos of a federation ask for the same ones."""
+        """The cost of lattice points, each computed once: the silos of a federation share most of them."""
         missing = np.array([value for value in q.tolist() if value not in self._lattice])
         if missing.size:
             self._lattice.update(zip(missing.tolist(), self._price(missing).tolist(), strict=True))
@@ -261,7 +274,7 @@ class PrivacyCurve:
         level = np.array([epsilon])
         guide = renyi.best_log_delta(row, run.noise_multiplier, run.local_steps, run.count, level)
         log_bound = float(guide.bound[0])
-        if math.isnan(log_bound):  # nothing is known, and nothing could guide the other route
+        if math.isnan(log_bound):  # no Rényi bound, and so no guide for the other route: δ = 1 is always valid
             return 1.0
         bound = math.exp(min(0.0, log_bound))
         if self.accountant == "rdp":

@@ -1,7 +1,7 @@
-"""The paper's own bounds on the cost of a run, for its figures only. Nothing here ever enforces a budget.
+"""The paper's own bounds on the cost of a run, kept to reproduce its figures. Nothing here ever enforces a budget.
 
-Names start with `paper_`: they follow "Cross-silo Federated Learning with Record-level Personalized Differential
-Privacy" (CCS'24), theorem 1, at given Rényi orders and with its Lemma 1 conversion.
+The functions, whose names start with `paper_`, follow theorem 1 of "Cross-silo Federated Learning with Record-level
+Personalized Differential Privacy" (CCS'24), at given Rényi orders and with the conversion of its Lemma 1.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def paper_type_1(
 ) -> FloatArray:
     """Min over α of λ T ρ_τ(α) + log(1/δ)/(α − 1): *not a bound*.
 
-    The server sees who takes part. Given k joined rounds the divergence is k ρ_τ; the paper averages it to λ T ρ_τ, but
-    what bounds δ is the average of exp((α−1) k ρ_τ), which by Jensen's inequality is larger than the exponential of the
-    average. At the paper's MNIST setting this formula claims 8.5 where 10.0 is due (tight conversion, whole orders).
+    The server sees who takes part. Given k joined rounds, the divergence is k ρ_τ. The paper averages it to λ T ρ_τ.
+    What bounds δ, however, is the average of exp((α−1) k ρ_τ), which by Jensen's inequality is larger than the
+    exponential of the average. At the paper's MNIST setting this formula claims 8.5 where 10.0 is due (tight
+    conversion, integer orders).
     """
     moments = schedule.local_steps * _moments(q, orders, noise_multiplier)
     return _best(_participation(schedule) * schedule.rounds * moments, orders, delta)
@@ -56,7 +57,7 @@ def paper_type_2(
 
 def _participation(schedule: Schedule) -> float:
     if schedule.participation is None or schedule.max_participations is not None:
-        raise InputError("the paper's bounds know only Poisson participation without a cap: give participation=λ")
+        raise InputError("the paper's bounds cover only Poisson participation without a cap: give participation=λ")
     return schedule.participation
 
 

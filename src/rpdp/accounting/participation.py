@@ -1,10 +1,10 @@
-"""How many rounds a silo joins, and what that does to a record's cost.
+"""The number of rounds that a silo joins, and its effect on a record's cost (privacy.md, section 4).
 
-The observer who sees every update and who took part learns, about one record, only through the k rounds its silo
-joins. So a run's moment is E_k[M^k] and its privacy-loss distribution Σ_k Pr[k] · PLD^{*k}, where M and PLD belong to
-one joined round. A `ParticipationCount` is the distribution of k, able to do both. It is exact for Poisson
-participation and for an exact number; a long explicit list of counts is rounded *upwards* to a coarser one, which can
-only overstate a cost.
+An observer who sees every update, and who took part in each round, learns about a record only through the k rounds
+that its silo joins. So the moment of a run is E_k[M^k] and its privacy-loss distribution is Σ_k Pr[k] · PLD^{*k}, where
+M and PLD belong to one joined round. A `ParticipationCount` is the distribution of k and computes both. It is exact for
+Poisson participation and for an exact number of rounds. A long explicit list of counts is rounded *up* to a coarser
+one, which can only overstate a cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_COUNTS = 2048
 _NEGLIGIBLE_MASS = 1e-18
 
 _NEGLIGIBLE_LOG_WEIGHT = np.log(1e-18)
-"""Tilted weights below this share of the largest change a result by less than the stated numerical error."""
+"""Tilted weights below this fraction of the largest change a result by less than the stated numerical error."""
 
 
 class ParticipationCount(Protocol):
@@ -50,18 +50,17 @@ class ParticipationCount(Protocol):
         ...
 
     def mix(self, spectrum: ComplexArray, log_mass: FloatArray) -> ComplexArray:
-        """Fourier transform of the run from that of one joined round.
+        """The Fourier transform of the run, from the transform of one joined round.
 
-        Rows of `spectrum` are transforms of distributions of total mass 1 that stand for exp(log_mass) times
-        themselves (an exponentially tilted round). The result has total mass 1 and stands for exp(log_moment) times
-        itself.
+        Each row of `spectrum` is the transform of an exponentially tilted round, scaled to total mass 1; its true total
+        is exp(log_mass). The result is scaled to total mass 1 as well; its true total is exp(log_moment).
         """
         ...
 
 
 @dataclass(frozen=True)
 class BinomialCount:
-    """Poisson participation: every one of `rounds` rounds is joined independently with `probability`."""
+    """Poisson participation: the silo joins each of `rounds` rounds independently with `probability`."""
 
     rounds: int
     probability: float
@@ -81,7 +80,7 @@ class BinomialCount:
         return self.rounds * self._log_round(np.asarray(log_mass, dtype=np.float64))
 
     def tilted_mean(self, log_mass: FloatArray) -> FloatArray:
-        """Rounds times the tilted rate."""
+        """The number of rounds times the tilted rate."""
         return self.rounds * self._tilted_rate(log_mass)
 
     def mix(self, spectrum: ComplexArray, log_mass: FloatArray) -> ComplexArray:
@@ -94,6 +93,7 @@ class BinomialCount:
     def _log_round(self, log_mass: FloatArray) -> FloatArray:
         if self.probability == 1.0:
             return log_mass
+        # log1p keeps the digits of a tiny exponent; logaddexp does not overflow for a huge one.
         small = np.log1p(self.probability * np.expm1(np.minimum(log_mass, 1.0)))
         large = np.logaddexp(np.log1p(-self.probability), np.log(self.probability) + log_mass)
         return np.where(log_mass < 1.0, small, large)
@@ -101,12 +101,12 @@ class BinomialCount:
 
 @dataclass(frozen=True)
 class ExplicitCount:
-    """Any distribution of k, as a rising list of counts: capped, exactly k, or the first rounds of a longer run."""
+    """Any distribution of k as a rising list of counts: with a cap, exactly k, or the first rounds of a longer run."""
 
     counts: NDArray[np.int64]
     log_probabilities: FloatArray
     is_rounded_up: bool = False
-    """Whether a long list was shortened: right for upper bounds on a cost, and for nothing else."""
+    """Whether a long list was shortened by rounding up. Then only upper bounds on a cost are valid."""
 
     @classmethod
     def exactly(cls, k: int) -> ExplicitCount:
@@ -117,8 +117,8 @@ class ExplicitCount:
     def from_probabilities(cls, probabilities: FloatArray) -> ExplicitCount:
         """From Pr[0], Pr[1], …; a long list is shortened by rounding counts up.
 
-        Counts keep a gap of 1 (more only if thousands carry weight) where all but 1e-18 of the mass lies; fewer rounds
-        become the first of them, and the negligible rest above becomes the largest count of all.
+        Where all but 1e-18 of the mass lies, the counts keep a gap of 1 (more only if thousands of them carry weight).
+        Smaller counts are rounded up to the first of these, and larger ones to the largest count of all.
         """
         largest = probabilities.size - 1
         is_long = largest > _MOST_COUNTS
@@ -157,8 +157,8 @@ class ExplicitCount:
         carrying = np.flatnonzero((exponents > _NEGLIGIBLE_LOG_WEIGHT).any(axis=0))
         first, last = int(carrying[0]), int(carrying[-1])
         weights = np.exp(exponents[:, first : last + 1])
-        weights[:, 0] += np.exp(exponents[:, :first]).sum(axis=1)  # fewer rounds cost less: round them up
-        weights[:, -1] += np.exp(exponents[:, last + 1 :]).sum(axis=1)  # within the stated numerical error
+        weights[:, 0] += np.exp(exponents[:, :first]).sum(axis=1)  # rounded up, which only overstates the cost
+        weights[:, -1] += np.exp(exponents[:, last + 1 :]).sum(axis=1)  # rounded down, within the stated error
         weights /= weights.sum(axis=1, keepdims=True)
         counts = self.counts[first : last + 1]
         result = np.zeros_like(spectrum) + weights[:, -1:]
@@ -173,7 +173,7 @@ class ExplicitCount:
 
 
 def _shortened(probabilities: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
-    """Counts and masses of a long list, rounded up to about `_MOST_COUNTS` counts."""
+    """The counts and masses of a long list, rounded up to about `_MOST_COUNTS` counts."""
     largest = probabilities.size - 1
     from_below, from_above = np.cumsum(probabilities), np.cumsum(probabilities[::-1])[::-1]
     low = int(np.searchsorted(from_below, _NEGLIGIBLE_MASS))
@@ -186,7 +186,10 @@ def _shortened(probabilities: FloatArray) -> tuple[NDArray[np.int64], FloatArray
 
 
 def integer_power(base: ComplexArray, exponent: int) -> ComplexArray:
-    """Base ** exponent by repeated squaring: no logarithm of zero, relative error about exponent × 2⁻⁵³."""
+    """Base ** exponent by repeated squaring, with a relative error of about exponent × 2⁻⁵³.
+
+    It takes no logarithm, so a base of zero is fine.
+    """
     result = np.ones_like(base)
     square = base.copy()
     while exponent:

@@ -1,10 +1,12 @@
-"""The privacy-loss-distribution route: the price of a record for a plan fixed in advance, nearly exact.
+"""Accounting with privacy-loss distributions (PLDs): the nearly exact cost of a record for a plan fixed in advance.
 
-One step → τ-fold composition → mixture over the rounds joined → ε(δ), the worse of removing and adding the record.
-Every number returned is an upper bound: grids are pessimistic, mass beyond the grid counts as a certain loss, and the
-numerical error of the transforms is bounded and added to δ. `lower_epsilon` is the other side: the exact power of a
-test that an attacker could run (reject when the sum of rounded losses is large), so the truth lies between the two.
-Numerical errors are estimates with margins (`composition.rounding_error`, `step_loss.relative_error`).
+One step → τ-fold composition → mixture over the joined rounds → ε(δ), the worse of removing and adding the record
+(privacy.md, section 3).
+`upper_epsilon` and `upper_delta` return upper bounds: grids are pessimistic, mass beyond the grid counts as a certain
+loss, and the numerical error of the transforms is bounded and added to δ. `lower_epsilon` returns lower bounds, from
+the exact power of a test that an attacker could run (reject when the sum of rounded losses is large). The true cost
+lies between the two. Numerical errors are estimates with margins (`composition.rounding_error`,
+`step_loss.relative_error`).
 """
 
 from __future__ import annotations
@@ -37,46 +39,49 @@ if TYPE_CHECKING:
     from rpdp.accounting.renyi import BestOrders
 
 ACCURACY = 5.5e-4
-"""Aim for the excess of an upper ε over the truth, relative to ε (relative to 0.05 where ε is smaller)."""
+"""The excess of an upper ε over the truth to aim for, relative to ε (relative to 0.05 where ε is smaller)."""
 
 ACCURACY_FLOOR = 0.05
 _LOST_SHARE = 1e-9
-"""Mass beyond the grid, over all steps, as a share of δ; it counts as a certain loss."""
+"""The mass beyond the grid over all steps, as a fraction of δ; it counts as a certain loss."""
 
 _STEP_ERROR = 2e-14
-"""Numerical error per step assumed when a first tilt is chosen; what counts is computed (`TiltedLoss.error`)."""
+"""The numerical error per step assumed for choosing the first tilt; results use the computed `TiltedLoss.error`."""
 
 _ERROR_SHARE = 3e-4
-"""The numerical error that a tilt aims for, as a share of δ."""
+"""The numerical error to aim for when a tilt is chosen, as a fraction of δ."""
 
 _LARGEST_ERROR_SHARE = 1e-3
-"""Beyond this a row is worth another pass, its tilt chosen from the error of the last one."""
+"""Above this fraction of δ, a row gets another pass, with a tilt chosen from the error of the last one."""
 
 _OUTSIDE_SHARE = 1e-5
-"""Mass that the window of a run may leave out, as a share of δ; that of a round leaves out as much over all rounds."""
+"""The mass that the window of the run may leave out, as a fraction of δ; all rounds together may leave out as much."""
 
 _MOST_OUTSIDE, _LEAST_OUTSIDE = 1e-12, 1e-15
-"""Limits of that mass: above only without a tilt, where it does not depend on a guess of ε; rounding is below."""
+"""Limits of that mass. Only without a tilt, where it does not depend on a guess of ε, may it exceed the upper one.
+
+Below the lower one it would vanish in rounding errors.
+"""
 
 _MOST_CELLS = 2**17
 _ROWS_AT_ONCE = 24
 _MOST_PASSES = 5
 _MOST_COARSENINGS = 8
 _FAR_OFF = 0.7
-"""A result below this part of its guess was computed on a grid and a tilt for another ε: worth another pass."""
+"""A result below this fraction of its guess used a grid and tilt meant for another ε, so it gets another pass."""
 
 _UNKNOWN = (np.inf, 0.0, 1.0, 0.0)
-"""What is found out of a row that stays out of reach: ε, steepness, error, and the error's share of δ."""
+"""The result for a row that no grid can cover: ε, steepness, error, and the error as a fraction of δ."""
 
 _WIDEST_WINDOW = 1200.0
 _LEAST_STEEPNESS = 1e-3
 _LARGEST_EPSILON = 200.0
-"""Beyond this an ε says nothing about privacy, and the Rényi bound is returned alone."""
+"""An ε above this says nothing about privacy, so the Rényi bound is returned as it is."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is composed: noise, steps per joined round, and the distribution of joined rounds."""
+    """A run as the accountant sees it: noise, steps per joined round, and the distribution of joined rounds."""
 
     noise_multiplier: float
     local_steps: int
@@ -90,7 +95,7 @@ class Run:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Sampling probabilities with the tilt, the window's loss and the two grid spacings chosen for them."""
+    """Sampling probabilities, each with its tilt, the mass its window may leave out, and its two grid spacings."""
 
     q: FloatArray
     tilt: FloatArray
@@ -116,12 +121,13 @@ class _Grid:
 def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accuracy: float = ACCURACY) -> FloatArray:
     """Upper bounds on ε(δ) for each q.
 
-    `guide`, the Rényi bound, chooses tilt and grid: it affects how tight the result is, never whether it is valid.
-    Where the result turns out much smaller than the guide, or the numerical error takes a share of δ that a stronger
-    tilt can lower, the result becomes the guide of another pass. Rows whose guide is 0 or too large to matter keep it.
+    The Rényi bound `guide` determines tilt and grid. It affects how tight the result is, never whether it is valid.
+    If the result is much smaller than the guide, or the numerical error uses up a part of δ that a stronger tilt can
+    lower, the result guides another pass. Rows whose guide is 0 or too large to matter keep the guide's bound.
     """
 
     def solve(grid: _Grid) -> FloatArray:
+        # The mass beyond the grid is paid for with δ before ε is read off: it counts as a certain loss.
         removing, adding = (_smallest_epsilon(way, delta - grid.lost * run.steps) for way in _both_ways(grid, run))
         return np.where(removing[0] >= adding[0], removing, adding)
 
@@ -137,16 +143,16 @@ def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accu
         grid = _choose_grid(
             q[rows], run, guess[rows], steepness[rows], accuracy, tilts, _LOST_SHARE * delta, outside=outside
         )
-        found, steepness[rows], error[rows], share = _in_batches(solve, grid, _UNKNOWN)
-        result[rows] = np.fmin(found, result[rows])
-        again = (found < _FAR_OFF * guess[rows]) | ((share > _LARGEST_ERROR_SHARE) & (tilts < theta))
+        epsilon, steepness[rows], error[rows], share = _in_batches(solve, grid, _UNKNOWN)
+        result[rows] = np.fmin(epsilon, result[rows])  # every pass gives a valid bound: keep the smallest
+        again = (epsilon < _FAR_OFF * guess[rows]) | ((share > _LARGEST_ERROR_SHARE) & (tilts < theta))
         rows = rows[again & (guess[rows] > ACCURACY * ACCURACY_FLOOR)]
         guess[rows] = np.maximum(result[rows], ACCURACY * ACCURACY_FLOOR)
     return result
 
 
 def upper_delta(q: FloatArray, run: Run, epsilon: float, guide: BestOrders, accuracy: float = ACCURACY) -> FloatArray:
-    """Upper bounds on δ(ε) for each q; `guide`, the Rényi bound on log δ, chooses tilt and grid."""
+    """Upper bounds on δ(ε) for each q. The Rényi bound `guide` on log δ determines tilt and grid."""
     least = float(np.exp(np.clip(guide.bound.min(), -600.0, 0.0)))
 
     def solve(grid: _Grid) -> FloatArray:
@@ -162,8 +168,8 @@ def upper_delta(q: FloatArray, run: Run, epsilon: float, guide: BestOrders, accu
 def lower_epsilon(q: FloatArray, run: Run, delta: float, upper: FloatArray, accuracy: float = ACCURACY) -> FloatArray:
     """Lower bounds on ε(δ): what an attacker who sums rounded losses can prove. At least 0, never above the truth.
 
-    `upper` (upper bounds) chooses tilt and grid. Rows where it is 0 or too large to matter get 0, and so does every row
-    where the counts of joined rounds were rounded up, which proves nothing about the true ones.
+    The upper bounds `upper` determine tilt and grid. Rows where they are 0 or too large to matter get 0. So does every
+    row if the counts of joined rounds were rounded up, because rounded counts prove nothing about the true ones.
     """
 
     def solve(grid: _Grid) -> FloatArray:
@@ -185,12 +191,12 @@ def lower_epsilon(q: FloatArray, run: Run, delta: float, upper: FloatArray, accu
 def _choose_tilt(
     q: FloatArray, run: Run, epsilon: FloatArray, delta: float, theta: FloatArray, error: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The smallest tilt, as a part of θ, whose numerical error is negligible against δ; and what a window may lose.
+    """The smallest tilt (0, θ/4, θ/2 or θ) whose numerical error is negligible beside δ, and the mass to leave out.
 
-    Without a tilt the window is short even when rare losses are huge; with θ itself the error is relative to the
-    Chernoff bound at ε, however small δ is. `error` is that of the tilted masses.
+    Without a tilt the window is short even when rare losses are huge. With θ itself the error is relative to the
+    Chernoff bound at ε, however small δ is. `error` is the error of the tilted masses.
     """
-    wanted = np.log(error) - np.log(_ERROR_SHARE * delta)
+    wanted = np.log(error) - np.log(_ERROR_SHARE * delta)  # the log factor by which a tilt must lower the error
     tilts, gain = np.zeros(q.shape), np.zeros(q.shape)
     for part in (0.25, 0.5, 1.0):
         rows = np.flatnonzero(gain < wanted)
@@ -214,11 +220,11 @@ def _choose_grid(
     *,
     outside: FloatArray | None = None,
 ) -> _Grid:
-    """Grid spacings for a wanted accuracy, leaving at most `lost` beyond the grid over the whole run.
+    """Grid spacings for a given accuracy, with at most `lost` of the mass beyond the grid over the whole run.
 
-    Connect-the-dots moves a loss by ξ with E[e^{−ξ}] = 1 and variance about spacing²/6, so n of them shift a tail that
-    falls like e^{−θε} (`steepness` θ) by n (θ+1) spacing²/12. Half of the allowance goes to each of the two grids
-    (all of it where there is only one).
+    Connect-the-dots moves a loss by ξ with E[e^{−ξ}] = 1 and variance about spacing²/6. So n of these moves shift a
+    tail that falls like e^{−θε} (`steepness` θ) by n (θ+1) spacing²/12. Each of the two grids gets half of the allowed
+    shift (a single grid gets all of it).
     """
     moment = run.local_steps * log_moments(q, 1.0 + steepness, run.noise_multiplier)
     rounds = np.maximum(run.count.tilted_mean(moment), 1e-3)
@@ -232,9 +238,9 @@ def _choose_grid(
 
 
 def _in_batches(solve: Callable[[_Grid], FloatArray], grid: _Grid, otherwise: tuple[float, ...]) -> FloatArray:
-    """Solve rows in batches of neighbours, which need arrays of about the same size; a column per row of the grid.
+    """Solve rows in batches of neighbouring q, which need arrays of similar size; one column per row of the grid.
 
-    A grid that is too long is coarsened a few times; rows that stay out of reach get `otherwise`.
+    A grid that is too long is coarsened a few times. Rows that are still too long get `otherwise`.
     """
     order = np.argsort(grid.q)
     parts = [
@@ -249,7 +255,7 @@ def _solve_coarser(solve: Callable[[_Grid], FloatArray], batch: _Grid, otherwise
         try:
             return solve(batch)
         except GridTooLongError:
-            if batch.q.size > 1:  # one row must not spoil the others
+            if batch.q.size > 1:  # one long row must not coarsen the grids of the rest
                 single = [_solve_coarser(solve, batch.take([row]), otherwise) for row in range(batch.q.size)]
                 return np.concatenate(single, axis=1)
             batch = batch.coarser()
@@ -280,9 +286,9 @@ def _both_ways(grid: _Grid, run: Run) -> list[TiltedLoss]:
 
 
 def _untilting(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
-    """What takes the tilt off masses at `losses`: a number a row where there is no tilt.
+    """The factor that removes the tilt from masses at `losses`; a single number per row if there is no tilt.
 
-    Overflow means a point far left of all interest: infinite, never too small.
+    It may overflow far to the left of every loss of interest. The result is then infinite, which is never too small.
     """
     if not loss.tilt.any():
         return np.asarray(np.exp(loss.log_mass)[:, None])
@@ -291,13 +297,13 @@ def _untilting(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
 
 
 def _weights(loss: TiltedLoss) -> FloatArray:
-    """The masses without their tilt."""
+    """The masses with the tilt removed."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.where(loss.masses > 0.0, loss.masses * _untilting(loss, loss.losses), 0.0)
 
 
 def _error_at(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
-    """The numerical error of a probability of losses above each of `losses`, and of δ there.
+    """The numerical error of the probability of a loss above each of `losses`, and of δ there.
 
     Both are sums of the tilted masses with weights that rise once, to at most e^{−θ·loss}, and fall once.
     """
@@ -306,9 +312,11 @@ def _error_at(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
 
 
 def _curve(loss: TiltedLoss) -> tuple[FloatArray, FloatArray]:
-    """At each grid point ℓ_i: δ(ℓ_i), errors included, and the slope Σ_{j≥i} p_j e^{ℓ_i − ℓ_j} of its left segment.
+    """δ(ℓ_i) at each grid point ℓ_i, errors included, and the slope of the segment to its left.
 
-    δ(ℓ_i) = Σ_{j>i} p_j (1 − e^{ℓ_i − ℓ_j}) is summed as (1 − e^{−spacing}) · Σ_{j>i} slope_j: positive terms only.
+    The slope is Σ_{j≥i} p_j e^{ℓ_i − ℓ_j}.
+    δ(ℓ_i) = Σ_{j>i} p_j (1 − e^{ℓ_i − ℓ_j}) is computed as (1 − e^{−spacing}) · Σ_{j>i} slope_j, a sum of positive
+    terms, so nothing cancels.
     """
     losses = loss.losses
     relative = losses - losses.mean(axis=1, keepdims=True)
@@ -325,7 +333,8 @@ def _curve(loss: TiltedLoss) -> tuple[FloatArray, FloatArray]:
 def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
     """The smallest ε ≥ 0 with δ(ε) ≤ delta, infinity where none is known.
 
-    Further rows: how steeply δ falls there, the numerical error of the tilted masses, and its share of δ.
+    Further rows of the result: how steeply δ falls there, the numerical error of the tilted masses, and that error as a
+    fraction of δ.
     """
     at_points, slope = _curve(loss)
     enough = at_points <= delta
@@ -335,6 +344,7 @@ def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         # Between two points δ is linear in e^ε: δ(ε) = δ(ℓ_i) + slope (1 − e^{ε − ℓ_i}).
         step_back = np.log1p(-(delta - at_points[rows, index]) / slope[rows, index])
+    # ε lies on the segment that ends at this point, so it can be at most one spacing further left.
     step_back = np.where(np.isnan(step_back), -loss.spacing, np.maximum(step_back, -loss.spacing))
     epsilon = np.maximum(at_index + np.where(index > 0, step_back, 0.0), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -347,16 +357,19 @@ def _smallest_epsilon(loss: TiltedLoss, delta: float) -> FloatArray:
 
 
 def _beyond_the_window(loss: TiltedLoss, delta: float) -> FloatArray:
-    """The ε right of the window where the error, all that is left there, has fallen to δ; infinity without a tilt."""
+    """The ε to the right of the window at which the error has fallen to δ; infinity without a tilt.
+
+    No mass is left there, so the error is all that counts.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        error_gone = (np.log(loss.error) + loss.log_mass - np.log(delta)) / loss.tilt
+        error_is_delta = (np.log(loss.error) + loss.log_mass - np.log(delta)) / loss.tilt
     last = loss.losses[:, -1] + loss.spacing
-    known = (loss.tilt > 0.0) & ~np.isnan(error_gone)
-    return np.where(known, np.maximum(np.maximum(error_gone, last), 0.0), np.inf)
+    known = (loss.tilt > 0.0) & ~np.isnan(error_is_delta)
+    return np.where(known, np.maximum(np.maximum(error_is_delta, last), 0.0), np.inf)
 
 
 def _delta_at(loss: TiltedLoss, epsilon: float) -> FloatArray:
-    """δ(ε), exactly between the grid points; 1 left of the window."""
+    """δ(ε), also between grid points, where the discretised δ is known exactly; 1 to the left of the window."""
     at_points, slope = _curve(loss)
     index = np.ceil(epsilon / loss.spacing - loss.first).astype(np.int64)
     inside = np.clip(index, 0, at_points.shape[1] - 1)
@@ -367,7 +380,11 @@ def _delta_at(loss: TiltedLoss, epsilon: float) -> FloatArray:
 
 
 def _proven_epsilon(cells: StepCells, grid: _Grid, run: Run, delta: float, *, removing: bool) -> FloatArray:
-    """What the test "sum S of rounded losses above t" proves at its best t: max log((Pr[S > t] − δ) / Pr'[S > t])."""
+    """The ε proved by the test "the sum S of rounded losses exceeds t" at its best threshold t.
+
+    It is the maximum over t of log((Pr[S > t] − δ) / Pr'[S > t]).
+    Errors count against the attacker: they lower Pr and raise Pr', so the result is never above the truth.
+    """
     own_step, other_step = rounded(cells, removing=removing)
     own = _composed(own_step, grid.tilt, grid, run)
     other = _composed(other_step, grid.tilt + 1.0, grid, run)
@@ -375,9 +392,9 @@ def _proven_epsilon(cells: StepCells, grid: _Grid, run: Run, delta: float, *, re
     other_tail = np.cumsum(_weights(other)[:, ::-1], axis=1)[:, ::-1]
     index = own.first[:, None] - other.first[:, None] + np.arange(own.masses.shape[1])
     inside = np.clip(index, 0, other_tail.shape[1] - 1)
-    seen = np.take_along_axis(other_tail, inside, axis=1)
-    seen = np.where(index < 0, 1.0, np.where(index >= other_tail.shape[1], 0.0, seen))
-    seen = seen + _error_at(other, own.losses) + grid.lost * run.steps
+    false_alarm = np.take_along_axis(other_tail, inside, axis=1)
+    false_alarm = np.where(index < 0, 1.0, np.where(index >= other_tail.shape[1], 0.0, false_alarm))
+    false_alarm = false_alarm + _error_at(other, own.losses) + grid.lost * run.steps
     with np.errstate(divide="ignore", invalid="ignore"):
-        proven = np.log(np.maximum(own_tail - _error_at(own, own.losses) - delta, 0.0) / seen)
+        proven = np.log(np.maximum(own_tail - _error_at(own, own.losses) - delta, 0.0) / false_alarm)
     return np.asarray(np.where(np.isfinite(proven), proven, 0.0).max(axis=1, initial=0.0))

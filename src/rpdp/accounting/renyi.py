@@ -1,12 +1,12 @@
-"""The Rényi route: moments of the Poisson-sampled Gaussian, and what they say about (ε, δ).
+"""Rényi accounting: moments of the Poisson-sampled Gaussian, and their conversion to (ε, δ).
 
-One local step has the moment A_α(q) = E[(1 − q + q e^Y)^α], Y the log-ratio of the two shifted Gaussians under the
-unshifted one; K_α = log A_α (Mironov, Talwar, Zhang, arXiv 1908.10530). A silo that joins k rounds of τ steps
-has the moment k τ K_α, and the run's is E_k[exp(k τ K_α)] (docs/privacy.md, section 4).
+One local step has the moment A_α(q) = E[(1 − q + q e^Y)^α], where Y is the log-ratio of the shifted to the unshifted
+Gaussian under the unshifted one; K_α = log A_α (Mironov, Talwar, Zhang, arXiv 1908.10530). A silo that joins k rounds
+of τ steps has the log-moment k τ K_α, and the run has the moment E_k[exp(k τ K_α)] (privacy.md, section 4).
 
 How the moments are computed: since E[e^Y] = 1, A_α − 1 = E[f(q (e^Y − 1))] with f(v) = (1+v)^α − 1 − αv ≥ 0. All terms
-are positive, so nothing cancels, however small q is; and the integrand is analytic, so the trapezoidal rule
-converges exponentially. One formula serves integer and fractional orders, vectorised over q and orders, in log space.
+are positive, so nothing cancels, however small q is. The integrand is analytic, so the trapezoidal rule converges
+exponentially. One formula covers integer and fractional orders, vectorised over q and orders, in log space.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from rpdp.accounting.participation import ParticipationCount
 
 LARGEST_ORDER = float(2**20)
-"""Orders above this would lower an ε by less than about 1e-5; the bound stays valid without them."""
+"""Larger orders would lower ε by less than about 1e-5; the bound is valid without them."""
 
 _SMALLEST_ORDER_ABOVE_ONE = 2.0**-10
 _REACH = 10.0
-"""Standard deviations kept on each side of a Gaussian; e^(−50) of the mass lies beyond."""
+"""Standard deviations kept on each side of a Gaussian; about e^(−50) of the mass lies beyond."""
 
 _NEGLIGIBLE = 40.0
-"""A part of the integrand whose logarithm is this much below the total is left out."""
+"""Parts of the integrand whose logarithm is this far below that of the total are left out."""
 
 _NODES_AT_ONCE = 500_000
 _SERIES_BELOW = 0.03
@@ -46,7 +46,7 @@ def log_moments(q: FloatArray, orders: FloatArray, noise_multiplier: float) -> F
     flat_q, flat_orders = q.ravel(), orders.ravel()
     result = np.empty(flat_q.size)
     ends = _axis_ends(flat_q, flat_orders, noise_multiplier)
-    by_end = np.argsort(ends, kind="stable")  # like with like: a block shares the longest axis that it needs
+    by_end = np.argsort(ends, kind="stable")  # a block shares its longest axis, so group axes of similar length
     position = 0
     while position < by_end.size:
         length = _axis(2.0 * ends[by_end[position]], noise_multiplier).size
@@ -55,28 +55,28 @@ def log_moments(q: FloatArray, orders: FloatArray, noise_multiplier: float) -> F
         x = _axis(float(ends[block].max()), noise_multiplier)
         result[block] = _moments_on(x, flat_q[block], flat_orders[block], noise_multiplier)
         position += block.size
-    everybody = flat_q == 1.0
-    result[everybody] = (flat_orders * (flat_orders - 1.0))[everybody] / (2.0 * noise_multiplier**2)
+    unsampled = flat_q == 1.0  # without sampling the moment has a closed form
+    result[unsampled] = (flat_orders * (flat_orders - 1.0))[unsampled] / (2.0 * noise_multiplier**2)
     return result.reshape(q.shape)
 
 
 def _axis(end: float, noise_multiplier: float) -> FloatArray:
     """Equally spaced points up to `end`.
 
-    The integrand's nearest singularities lie π σ² off the axis, and the Gaussian itself allows steps of 0.7 σ; half of
-    σ and of σ² gives better than twelve digits.
+    The nearest singularities of the integrand lie π σ² off the axis, and the Gaussian itself allows steps of 0.7 σ. A
+    step of half of σ or σ², whichever is smaller, gives more than twelve digits.
     """
     step = 0.5 * min(noise_multiplier, noise_multiplier**2)
     return np.arange(np.floor(-_REACH * noise_multiplier / step), np.ceil(end / step) + 1.0) * step
 
 
 def _axis_ends(q: FloatArray, orders: FloatArray, noise_multiplier: float) -> FloatArray:
-    """How far the axis must reach for each (q, α), so that what lies beyond is below 1e-14 of A_α − 1.
+    """How far the axis must reach for each (q, α), so that the part beyond is below 1e-14 of A_α − 1.
 
-    With g the logarithm of the integrand and s(x) the share of the shifted Gaussian at x, σ² g'(x) = α s(x) − x. An
-    end is enough if g is small there and falls from there on: s is convex where it is below ½, so α s(x) < x at the
-    end and at x = α imply it in between, and beyond α it always holds. Otherwise the axis covers the Gaussian shifted
-    by α.
+    With g the logarithm of the integrand and s(x) the share of the shifted Gaussian in the mixture at x,
+    σ² g'(x) = α s(x) − x. An end suffices if g is small there and falls from there on. Since s is convex where it is
+    below ½, α s(x) < x at the end and at x = α implies the same in between; beyond α it always holds. If no such end is
+    found, the axis covers the Gaussian shifted by α.
     """
     variance = noise_multiplier**2
     ends = orders + _REACH * noise_multiplier
@@ -136,36 +136,36 @@ def _series(v: FloatArray, order: FloatArray) -> FloatArray:
 def run_log_moments(
     q: FloatArray, orders: FloatArray, noise_multiplier: float, local_steps: int, count: ParticipationCount
 ) -> FloatArray:
-    """Log of the α-th moment of the whole run; (α − 1) times its Rényi divergence."""
+    """The log of the α-th moment of the whole run, which is (α − 1) times its Rényi divergence."""
     return count.log_moment(local_steps * log_moments(q, orders, noise_multiplier))
 
 
 def tight_epsilon(log_moment: FloatArray, orders: FloatArray, delta: float) -> FloatArray:
-    """ε of the tight conversion at each order (Canonne, Kamath, Steinke 2020, proposition 12), at least 0.
+    """ε at each order by the tight conversion (Canonne, Kamath, Steinke 2020, proposition 12), at least 0.
 
-    Also 0 where the divergence alone bounds the total variation by δ (Bretagnolle–Huber: 1 − e^(−ρ) < δ²). There the
-    bound jumps: budgets between 0 and the value just above the jump are not used up by any q.
+    It is also 0 where the divergence alone bounds the total variation by δ (Bretagnolle–Huber: 1 − e^(−ρ) < δ²). The
+    bound jumps there, so no q uses up a budget between 0 and the value just above the jump.
     """
     theta = orders - 1.0
     epsilon = log_moment / theta - np.log1p(1.0 / theta) - (np.log(delta) + np.log(orders)) / theta
-    nothing_to_see = delta**2 + np.expm1(-log_moment / theta) > 0.0
-    return np.where(nothing_to_see, 0.0, np.maximum(epsilon, 0.0))
+    within_delta = delta**2 + np.expm1(-log_moment / theta) > 0.0
+    return np.where(within_delta, 0.0, np.maximum(epsilon, 0.0))
 
 
 def lemma_1_epsilon(log_moment: FloatArray, orders: FloatArray, delta: float) -> FloatArray:
-    """ε of the classical conversion ρ + log(1/δ)/(α − 1), as in the paper's Lemma 1: looser, for its figures."""
+    """ε by the classical conversion ρ + log(1/δ)/(α − 1), as in the paper's Lemma 1: looser, kept for its figures."""
     return np.asarray((log_moment - np.log(delta)) / (orders - 1.0))
 
 
 def tight_log_delta(log_moment: FloatArray, orders: FloatArray, epsilon: FloatArray) -> FloatArray:
-    """Log δ at each order for a given ε, the tight conversion read the other way."""
+    """Log δ at each order for a given ε: the tight conversion solved for δ."""
     theta = orders - 1.0
     return log_moment - theta * epsilon - np.log(orders) - theta * np.log1p(1.0 / theta)
 
 
 @dataclass(frozen=True)
 class BestOrders:
-    """For each q the best bound over orders, and the order minus 1 that gives it."""
+    """For each q, the best bound over all orders, and θ = α − 1 of the order α that gives it."""
 
     bound: FloatArray
     theta: FloatArray
@@ -196,16 +196,16 @@ def best_log_delta(
 
 
 def _rows(values: FloatArray, rows: NDArray[np.int64], like: FloatArray) -> FloatArray:
-    """`values` of the chosen rows, shaped to go with `like`."""
+    """The chosen rows of `values`, shaped to broadcast against `like`."""
     return values[rows].reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _search_orders(bound: Callable[[NDArray[np.int64], FloatArray], FloatArray], rows: int, floor: float) -> BestOrders:
     """Minimise over orders, for all rows at once.
 
-    The bound as a function of the order falls, then rises (a convex function over a linear one), so orders are
-    doubled until it has risen and then narrowed around the best: the optimum is never at an end, except at
-    `LARGEST_ORDER`.
+    As a function of the order, the bound falls and then rises (a convex function over a linear one). So orders are
+    doubled until the bound has risen, and then narrowed around the best. The optimum is never at an end of the range,
+    except at `LARGEST_ORDER`.
     """
     best = np.full(rows, np.inf)
     best_theta = np.full(rows, _SMALLEST_ORDER_ABOVE_ONE)

@@ -1,4 +1,4 @@
-"""The public schedule of a run: how often, how long and with which participation a silo trains."""
+"""The public schedule of a run: how many rounds, how many local steps in each, and how a silo joins rounds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ MOST_LOCAL_STEPS = 1_000_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """T rounds of τ local steps, and the law by which a silo joins rounds.
+    """T rounds of τ local steps, and the rule by which a silo joins rounds.
 
-    Give `participation` λ (each round joined independently with λ, the silo flips the coin), optionally with
-    `max_participations` (after that many joined rounds the silo sits out), or `participations` k (exactly k rounds,
-    drawn by the silo uniformly from the T at admission). There is no default: participation decides the price.
+    Give either `participation` λ or `participations` k. With `participation` the silo flips its own coin and joins each
+    round independently with probability λ; with `max_participations` it sits out once it has joined that many rounds.
+    With `participations` it joins exactly k rounds, which it draws uniformly from the T at admission. There is no
+    default, because participation determines the cost.
 
-    | law                     | k, the rounds joined  | the promise given the realised k            |
+    | rule                    | k, the rounds joined  | the cost given the realised k               |
     |-------------------------|-----------------------|---------------------------------------------|
     | participation           | Binomial(T, λ)        | may exceed the promise (it averages over k) |
     | … + max_participations  | min(Binomial, cap)    | may exceed it, by less                      |
@@ -44,25 +45,28 @@ class Schedule:
     participations: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._keep("rounds", require_count("rounds", self.rounds, most=MOST_ROUNDS))
-        self._keep("local_steps", require_count("local_steps", self.local_steps, most=MOST_LOCAL_STEPS))
+        self._store("rounds", require_count("rounds", self.rounds, most=MOST_ROUNDS))
+        self._store("local_steps", require_count("local_steps", self.local_steps, most=MOST_LOCAL_STEPS))
         if (self.participation is None) == (self.participations is None):
             raise InputError(
                 "give either participation=λ (a coin per round) or participations=k (exactly k rounds); "
                 f"got participation={self.participation}, participations={self.participations}"
             )
         if self.participation is not None:
-            self._keep("participation", require_fraction("participation", self.participation))
+            self._store("participation", require_fraction("participation", self.participation))
         if self.participations is not None:
-            self._keep("participations", require_count("participations", self.participations, most=self.rounds))
+            self._store("participations", require_count("participations", self.participations, most=self.rounds))
         if self.max_participations is not None:
             if self.participation is None:
-                raise InputError("max_participations goes with participation=λ; exactly k rounds need no cap")
+                raise InputError(
+                    f"max_participations={self.max_participations} needs participation=λ; "
+                    "with participations=k, exactly k rounds are joined and no cap is needed"
+                )
             cap = require_count("max_participations", self.max_participations, most=self.rounds)
-            self._keep("max_participations", cap)
+            self._store("max_participations", cap)
 
-    def _keep(self, name: str, value: float) -> None:
-        """Plain Python numbers, so that equal schedules have equal fingerprints."""
+    def _store(self, name: str, value: float) -> None:
+        """Replace a field by its plain Python number, so that equal schedules have equal fingerprints."""
         object.__setattr__(self, name, value)
 
     @property
@@ -72,7 +76,7 @@ class Schedule:
 
     @property
     def expected_participations(self) -> float:
-        """E[k], the number of rounds that a silo joins on average."""
+        """E[k], the mean number of rounds that a silo joins."""
         probabilities = self.count().probabilities()
         return float(np.arange(probabilities.size) @ probabilities)
 
@@ -83,7 +87,7 @@ class Schedule:
         if rounds == 0:
             return ExplicitCount.exactly(0)
         if self.participations is not None:
-            return self._exact_count(rounds, self.participations)
+            return self._exact_count(rounds, self.participations)  # hypergeometric until the last round
         assert self.participation is not None
         if self.max_participations is None or self.max_participations >= rounds:
             return BinomialCount(rounds, self.participation)
@@ -96,7 +100,7 @@ class Schedule:
         return ExplicitCount.from_probabilities(law.pmf(np.arange(min(announced, participations) + 1)))
 
     def describe(self) -> str:
-        """One line for people."""
+        """The schedule in one line of text."""
         steps = f"{_number(self.rounds, 'round')} × {_number(self.local_steps, 'local step')}"
         if self.participations is not None:
             return f"{steps}, exactly {_number(self.participations, 'round')} joined"
@@ -111,5 +115,5 @@ def _number(count: int, noun: str) -> str:
 def _capped_count(rounds: int, participation: float, cap: int) -> ExplicitCount:
     law = stats.binom(rounds, participation)
     probabilities = law.pmf(np.arange(cap + 1))
-    probabilities[cap] = law.sf(cap - 1)
+    probabilities[cap] = law.sf(cap - 1)  # heads after the cap are sat out, so the cap takes all of the tail
     return ExplicitCount.from_probabilities(probabilities)

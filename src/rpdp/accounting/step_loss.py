@@ -1,17 +1,17 @@
-"""The privacy loss of one local step on a grid: the Poisson-sampled Gaussian, both directions, pessimistic.
+"""The privacy loss of one local step on a grid, for the Poisson-sampled Gaussian in both directions.
 
 A step shows N(0, σ²) without the record and (1−q) N(0, σ²) + q N(1, σ²) with it. At the point x the log-ratio is
-ℓ(x) = log(1 + q (e^y − 1)), y = (2x − 1) / (2σ²). *Removing* the record, the loss is ℓ under the mixture; *adding* it,
-−ℓ under the Gaussian.
+ℓ(x) = log(1 + q (e^y − 1)), y = (2x − 1) / (2σ²). When the record is *removed*, the loss is ℓ under the mixture. When
+it is *added*, the loss is −ℓ under the Gaussian.
 
-Pessimistic grids use "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, arXiv 2207.04380): the
-mass in a grid cell moves to its two ends such that both measures of the cell are kept; the result dominates the true
-pair. The masses are integrals over cells, computed by Gauss–Legendre rules without subtracting nearly equal numbers,
-which is what makes a fine grid and a tiny q possible (differences of distribution functions lose everything below q ≈
-1e-7).
+Upper bounds need a pessimistic grid. It comes from "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi
+2022, arXiv 2207.04380): the mass in a grid cell moves to the two ends of the cell such that both measures of the cell
+are preserved, and the result dominates the true pair. The masses are integrals over cells, computed by Gauss–Legendre
+rules without subtracting nearly equal numbers. That is what makes a fine grid and a tiny q possible: differences of
+distribution functions lose all digits below q ≈ 1e-7.
 
-The same integrals on cells around grid points give the exact law of the *rounded* loss under both measures: a test
-statistic, from which `pld` derives lower bounds.
+The same integrals over cells around grid points give the exact distribution of the *rounded* loss under both measures.
+This is a test statistic, from which `pld` derives lower bounds.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _WIDEST_PANEL = 0.5
 _LARGEST_DECAY = 1.3
-"""Panels are at most this part of σ wide, and so narrow that neither Gaussian changes by more than e^1.3 within one.
+"""Panels are at most half a σ wide, and so narrow that neither Gaussian changes by more than e^1.3 within one.
 
-So six nodes give fourteen digits of the mass of every cell, as far as the rounding of the exponent allows.
+Six nodes then give fourteen digits of the mass of every cell, as far as the rounding of the exponent allows.
 """
 
 _RELATIVE_ERROR = 1e-14
 _ROUNDED_FROM = 8.0
-"""Standard deviations from which the rounding of the exponent, which grows with their square, may exceed that."""
+"""Beyond this many standard deviations, rounding of the exponent, which grows with their square, may exceed that."""
 
 
 @dataclass(frozen=True)
 class LossMasses:
-    """Masses on the loss grid (first + column) · spacing, a row per sampling probability."""
+    """Masses on the loss grid (first + column) · spacing, one row per sampling probability."""
 
     masses: FloatArray
     first: NDArray[np.int64]
@@ -62,7 +62,7 @@ class StepCells:
 
 
 def reach_for(lost: float) -> float:
-    """How many standard deviations to keep so that at most `lost` lies beyond, on both sides together."""
+    """How many standard deviations to keep so that at most `lost` of the mass lies beyond, on both sides together."""
     return float(-special.ndtri(max(lost, 1e-300) / 2.0))
 
 
@@ -73,7 +73,7 @@ def relative_error(noise_multiplier: float, lost: float) -> float:
 
 
 def log_ratio(q: FloatArray, y: FloatArray) -> FloatArray:
-    """Log(1 + q (e^y − 1)), the loss at y, accurate for tiny q and without overflow for q near 1 or huge |y|."""
+    """Log(1 + q (e^y − 1)), the loss at y: accurate for tiny q, no overflow for q near 1 or huge |y|."""
     v = q * np.expm1(np.minimum(y, 700.0))
     near = np.abs(v) < 0.5
     if near.all():
@@ -91,14 +91,14 @@ def widest_loss(q: FloatArray, noise_multiplier: float, lost: float) -> FloatArr
 
 
 def step_cells(q: FloatArray, noise_multiplier: float, spacing: FloatArray, lost: float, *, centred: bool) -> StepCells:
-    """Quadrature of one step for each q; cells end at grid points, or at the middle between them if `centred`."""
+    """Quadrature points of one step for each q. Cells end at grid points, or halfway between them if `centred`."""
     sigma = noise_multiplier
     reach = reach_for(lost) * sigma
     low, high = -reach, 1.0 + reach
     panel_edges = _panel_edges(sigma, reach)
     cell_edges = _cell_edges(q, sigma, spacing, (low, high), offset=0.5 if centred else 0.0)
     edges = np.concatenate([np.broadcast_to(panel_edges, (q.size, panel_edges.size)), cell_edges], axis=1)
-    edges.sort(axis=1)
+    edges.sort(axis=1)  # no panel may cross the end of a cell: every node then belongs to one cell for certain
     middle = 0.5 * (edges[:, 1:] + edges[:, :-1])
     half = 0.5 * np.diff(edges, axis=1)
     x = (middle[:, :, None] + half[:, :, None] * _NODES).reshape(q.size, -1)
@@ -118,7 +118,7 @@ def step_cells(q: FloatArray, noise_multiplier: float, spacing: FloatArray, lost
 
 
 def _panel_edges(sigma: float, reach: float) -> FloatArray:
-    """Ends of panels from −reach to 1 + reach, evenly spread around the middle and closer further out.
+    """The ends of panels from −reach to 1 + reach, evenly spaced around the middle and closer together further out.
 
     At the distance r from the farther of the two centres, 0 and 1, a panel is _WIDEST_PANEL · σ wide up to the turn and
     _LARGEST_DECAY · σ² / r beyond; `number` is the integral of one over that width.
@@ -138,23 +138,24 @@ def _panel_edges(sigma: float, reach: float) -> FloatArray:
 def _cell_edges(
     q: FloatArray, sigma: float, spacing: FloatArray, ends: tuple[float, float], offset: float
 ) -> FloatArray:
-    """Where the loss crosses the ends of its cells, as points on the axis; padded with the right end."""
+    """The points of the axis at which the loss crosses the ends of its cells, padded with the right end."""
     low, high = (log_ratio(q, np.full(q.shape, (x - 0.5) / sigma**2)) / spacing for x in ends)
     first = np.floor(low + offset).astype(np.int64) + 1
     columns = int((np.floor(high + offset).astype(np.int64) - first).max()) + 1
     losses = (first[:, None] + np.arange(max(columns, 0)) - offset) * spacing[:, None]
     ratio = np.expm1(np.minimum(losses, 600.0)) / q[:, None]
-    absent = (1.0 - q[:, None]) * np.exp(np.minimum(-losses, 700.0))  # near a ratio of −1, where log1p loses its digits
+    # Near a ratio of −1, log1p(ratio) loses its digits. There y = loss − log q + log(1 − (1 − q) e^−loss) is used.
+    absent = (1.0 - q[:, None]) * np.exp(np.minimum(-losses, 700.0))
     low_y = losses - np.log(q[:, None]) + np.log1p(np.maximum(-absent, -1.0 + 1e-16))
     y = np.where(ratio > -0.5, np.log1p(np.maximum(ratio, -0.5)), low_y)
     return np.asarray(np.clip(sigma**2 * y + 0.5, *ends))
 
 
 def pessimistic(cells: StepCells, *, removing: bool) -> LossMasses:
-    """The step's loss on its grid by connect-the-dots; it dominates the true loss.
+    """The loss of the step on its grid by connect-the-dots; it dominates the true loss.
 
-    Every point gives its mass to the two ends of its cell; the share of the upper end keeps both measures:
-    (1 − e^(low − loss)) / (1 − e^(−spacing)).
+    Every point passes its mass to the two ends of its cell. Both measures are preserved when the upper end gets the
+    share (1 − e^(low − loss)) / (1 − e^(−spacing)).
     """
     spacing = cells.spacing[:, None]
     if removing:
@@ -171,7 +172,7 @@ def pessimistic(cells: StepCells, *, removing: bool) -> LossMasses:
 
 
 def rounded(cells: StepCells, *, removing: bool) -> tuple[LossMasses, LossMasses]:
-    """The exact law of the loss rounded to its grid, under the measure it is drawn from and under the other one."""
+    """The exact distribution of the rounded loss, under the measure it is drawn from and under the other one."""
     loss = cells.cell if removing else -cells.cell
     first = loss.min(axis=1)
     column = loss - first[:, None]

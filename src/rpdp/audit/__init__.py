@@ -1,11 +1,11 @@
-"""Attack ourselves: what an attacker can prove about each budget group, and whether the build does what its plan says.
+"""Audits of one's own runs: what an attacker can prove about each budget group, and whether the build follows its plan.
 
     subject = Subject(public)                       # or with model, loss, records and budgets of a silo
     result = audit_silo(subject, groups=(0.5, 5.0), per_group=10_000, seed=1)
     result.passed, result.verdict()
 
-Observing (`observe`) and analysing (`tally`, `bound`, `conformance`) are apart, so that releases of a deployed silo can
-be analysed as well. Names load on first use: analysing needs no torch.
+Observation (`observation`, `tally`) and analysis (`lower_bound`, `conformance`) are separate, so the releases of a
+deployed silo can be analysed as well. Names load on first use: analysis needs no torch.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from rpdp.audit.membership_inference import audit_model as audit_model
     from rpdp.audit.observation import go_through as go_through
     from rpdp.audit.observation import round_observation as round_observation
-    from rpdp.audit.other_budgets import OthersReport as OthersReport
-    from rpdp.audit.other_budgets import others_choose as others_choose
     from rpdp.audit.planting import Planted as Planted
     from rpdp.audit.planting import plant as plant
+    from rpdp.audit.risk_comparison import RiskComparison as RiskComparison
+    from rpdp.audit.risk_comparison import compare_risk as compare_risk
     from rpdp.audit.run_audit import ModelAudit as ModelAudit
     from rpdp.audit.run_audit import RunAudit as RunAudit
     from rpdp.audit.run_audit import audit_run as audit_run
@@ -46,7 +46,7 @@ _HOME_OF = {
     "GroupFinding": "rpdp.audit.audit_result",
     "MembershipResult": "rpdp.audit.membership_inference",
     "ModelAudit": "rpdp.audit.run_audit",
-    "OthersReport": "rpdp.audit.other_budgets",
+    "RiskComparison": "rpdp.audit.risk_comparison",
     "Planted": "rpdp.audit.planting",
     "RunAudit": "rpdp.audit.run_audit",
     "Subject": "rpdp.audit.silo_audit",
@@ -59,7 +59,7 @@ _HOME_OF = {
     "audit_silo": "rpdp.audit.silo_audit",
     "canary_budgets": "rpdp.audit.canaries",
     "go_through": "rpdp.audit.observation",
-    "others_choose": "rpdp.audit.other_budgets",
+    "compare_risk": "rpdp.audit.risk_comparison",
     "plant": "rpdp.audit.planting",
     "read_audit": "rpdp.audit.audit_files",
     "round_observation": "rpdp.audit.observation",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def require_confidence(confidence: float) -> None:
-    """Refuse what is no probability."""
+    """Refuse a confidence outside (0, 1)."""
     if not 0.0 < confidence < 1.0:
         raise InputError(f"confidence={confidence} must lie strictly between 0 and 1")
 
@@ -35,7 +35,7 @@ def analyse(tally: Tally, public: PublicPlan, joined: int, confidence: float, ra
         public: The plan that was run.
         joined: Rounds that the silo joined.
         confidence: With which all lower bounds hold together.
-        randomness: For choosing where to guess; independent of the run.
+        randomness: For choosing where to guess; independent of the run's.
     """
     if tally.observations == 0:
         raise InputError(

@@ -1,4 +1,4 @@
-"""An audit as a file: written once, read again for a report."""
+"""The JSON file of an audit: written by `rpdp audit`, read again for a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> Path:
-    """For its owner: an audit tells how many records a silo has."""
+    """Write a JSON file that only its owner can read: an audit tells how many records a silo has."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
@@ -24,7 +24,7 @@ def write_json(path: Path, value: dict[str, Any]) -> Path:
 
 
 def read_audit(path: Path) -> RunAudit:
-    """The audit with canaries that `rpdp audit` has written."""
+    """Read an audit with canaries that `rpdp audit` has written."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if (value["format"], value["kind"]) != (FORMAT, "canaries"):

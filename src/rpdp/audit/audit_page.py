@@ -1,21 +1,23 @@
-"""The page of an audit: the verdict, then what is promised beside what can be proven; one file that opens offline."""
+"""The HTML of an audit: the verdict, then what is promised beside what an attacker can prove."""
 
 from __future__ import annotations
 
 from math import log10
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.audit.conformance import FALSE_ALARM
-from rpdp.report.look import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report
-from rpdp.report.page import Card, Column, banner, cards, definitions, heading, page, paragraph, table
+from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report
+from rpdp.report.rendering import Alarm, Card, Column, Table, render, write_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from rpdp.audit.audit_result import AuditResult
+    from markupsafe import Markup
+
+    from rpdp.audit.audit_result import AuditResult, GroupFinding
     from rpdp.audit.membership_inference import MembershipResult
-    from rpdp.audit.other_budgets import OthersReport
+    from rpdp.audit.risk_comparison import RiskComparison
     from rpdp.audit.run_audit import ModelAudit, RunAudit
 
 VIOLET = cycle(4)[-1]
@@ -24,75 +26,18 @@ _LEAST_P = 1e-30
 """Smaller p-values are drawn here."""
 
 
-def write_page(path: Path, title: str, sections: Sequence[str]) -> Path:
-    """A page of its own. It tells how many records a silo has: for its owner."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(page(title, [f"<header>{heading(title, 1)}</header>", *sections]), encoding="utf-8")
-    return path
+def write_page(path: Path, title: str, section: Markup) -> Path:
+    """Write an audit as a page of its own. It tells how many records a silo has: for its owner only."""
+    return write_html(path, "page.html.j2", title=title, sections=[section])
 
 
-def canary_section(audit: RunAudit) -> list[str]:
-    """The audit with canaries, as parts of a page or of a report."""
-    alone = audit.alone
-    return [
-        banner("Passed." if audit.passed else "NOT PASSED.", "info" if audit.passed else "warn"),
-        *map(paragraph, audit.verdict()),
-        cards([bound_card(audit), tests_card(audit)]),
-        heading("Budget groups"),
-        _groups_table(audit),
-        heading("How it was done"),
-        definitions(
-            [
-                ("What", _WHAT if audit.served is None else _WHAT_SERVED),
-                ("Attacker", _attacker(audit)),
-                ("ε_L", f"Lower bounds on ε that hold all together with confidence {100 * audit.confidence:.4g} %."),
-                (
-                    "Conformance",
-                    f"Of an honest build it is denied with probability at most {FALSE_ALARM:g} in each part.",
-                ),
-                ("Rounds", _rounds(audit)),
-                ("Mechanism", f"σ = {alone.noise_multiplier:.6g}, δ = {alone.delta:g}, method {audit.method}."),
-                ("Kernel", _kernels(audit)),
-                ("Plan", _plans(audit)),
-            ]
-        ),
-    ]
-
-
-_WHAT = "A simulation with made-up records, canaries, through the silo's own code. No ledger is touched."
-_WHAT_SERVED = (
-    "Made-up records, canaries, through the silo's own code. Beside records and alone it is a simulation: no ledger is "
-    "touched. Served it is none: an agent behind its socket, secure randomness, and a production ledger of its own, of "
-    "canaries alone, which was removed afterwards. No account of a real record changed."
-)
-_ATTACKERS = {
-    "steps": "Sees the release of every local step, the strongest there is.",
-    "rounds": "Sees the updates that leave the silo.",
-}
-
-
-def _attacker(audit: RunAudit) -> str:
-    served = "" if audit.served is None else f" Served: {_ATTACKERS[audit.served.view].lower()}"
-    return _ATTACKERS[audit.alone.view] + served
-
-
-def _rounds(audit: RunAudit) -> str:
-    def told(part: AuditResult) -> str:
-        return f"{part.joined} of {part.rounds} joined, {part.observations:,} observations of each canary."
-
-    return told(audit.alone) + ("" if audit.served is None else f" Served: {told(audit.served)}")
-
-
-def _kernels(audit: RunAudit) -> str:
-    served = "" if audit.served is None else f", {audit.served.kernel} served"
-    return f"{audit.beside.kernel} beside the records, {audit.alone.kernel} alone{served}."
-
-
-def _plans(audit: RunAudit) -> str:
-    *first, last = (part.plan for part in audit.parts)
-    unseeded = "" if audit.served is None else ", served none"
-    return f"fingerprints {', '.join(first)} and {last}; seed {audit.alone.seed}{unseeded}."
+def canary_section(audit: RunAudit, heading: str = "") -> Markup:
+    """The audit with canaries, for a page of its own or, with a heading, for a report."""
+    cards = [bound_card(audit), tests_card(audit)]
+    groups = _groups_table(audit)
+    return render(
+        "canary_audit.html.j2", audit=audit, heading=heading, cards=cards, groups=groups, false_alarm=FALSE_ALARM
+    )
 
 
 def _drawn(audit: RunAudit) -> list[tuple[AuditResult, str, str]]:
@@ -141,41 +86,35 @@ def tests_card(audit: RunAudit) -> Card:
     return Card("tests", "Does the build do what its plan says?", text, figure)
 
 
-def _groups_table(audit: RunAudit) -> str:
+def _groups_table(audit: RunAudit) -> Table:
     columns = ["budget ε", "q", "allowed", "proven alone", "expected", "proven beside", "right guesses alone"]
     columns += [] if audit.served is None else ["proven served"]
-    rows, alarms = [], set()
+    rows = []
     for number, (alone, beside) in enumerate(zip(audit.alone.groups, audit.beside.groups, strict=True)):
-        rows.append(
-            [
-                f"{alone.epsilon:g}",
-                f"{alone.probability:.4g}",
-                f"{alone.allowed:.3g}",
-                f"{alone.bound.epsilon:.3g}",
-                f"{alone.bound.cut.expected:.3g}",
-                f"{beside.bound.epsilon:.3g}",
-                f"{alone.bound.right:,} of {alone.bound.guesses:,}",
-            ]
-        )
-        alarms |= {(number, column) for column, group in ((3, alone), (5, beside)) if group.is_broken}
+        row = [
+            f"{alone.epsilon:g}",
+            f"{alone.probability:.4g}",
+            f"{alone.allowed:.3g}",
+            _proven(alone, f"{alone.bound.epsilon:.3g}"),
+            f"{alone.bound.cut.expected:.3g}",
+            _proven(beside, f"{beside.bound.epsilon:.3g}"),
+            f"{alone.bound.right:,} of {alone.bound.guesses:,}",
+        ]
         if audit.served is not None:
-            rows[-1].append(audit.proven_served()[number])
-            alarms |= {(number, len(columns) - 1)} if audit.served.groups[number].is_broken else set()
-    caption = "Expected: what an honest build leads to, about. It grows with the number of canaries."
-    return table([Column(name) for name in columns], rows, caption=caption, alarms=frozenset(alarms))
+            row.append(_proven(audit.served.groups[number], audit.proven_served()[number]))
+        rows.append(row)
+    caption = "Expected: about what an honest build leads to. It grows with the number of canaries."
+    return Table([Column(name) for name in columns], rows, caption)
 
 
-def membership_section(audit: ModelAudit) -> list[str]:
-    """The model-only audit, as parts of a page or of a report."""
-    result = audit.membership
-    return [
-        banner("A demonstration: one attack on the final model. It proves no bound.", "warn"),
-        *map(paragraph, result.verdict()[1:]),
-        cards([roc_card(result), advantage_card(result)]),
-        heading("If the others chose other budgets"),
-        paragraph(audit.advice),
-        _others_table(audit.others),
-    ]
+def _proven(group: GroupFinding, text: str) -> str:
+    return Alarm(text) if group.is_broken else text
+
+
+def membership_section(audit: ModelAudit) -> Markup:
+    """The model-only audit."""
+    cards = [roc_card(audit.membership), advantage_card(audit.membership)]
+    return render("model_audit.html.j2", audit=audit, cards=cards, comparisons=_risk_table(audit.others))
 
 
 def roc_card(result: MembershipResult) -> Card:
@@ -213,10 +152,10 @@ def advantage_card(result: MembershipResult) -> Card:
     return Card("advantage", "Advantage over guessing", text, figure)
 
 
-def _others_table(others: Sequence[OthersReport]) -> str:
+def _risk_table(comparisons: Sequence[RiskComparison]) -> Table:
     columns = [
         Column("own ε"),
-        Column("if σ", words=True),
+        Column("if σ", is_text=True),
         Column("σ"),
         Column("q"),
         Column("advantage"),
@@ -231,11 +170,11 @@ def _others_table(others: Sequence[OthersReport]) -> str:
             f"{scenario.advantage:.2%}",
             f"{scenario.excess:.3%}",
         ]
-        for report in others
+        for report in comparisons
         for scenario in (report.own, *report.scenarios)
     ]
     caption = (
         "The same (ε, δ) under other σ. Advantage: what no observer of everything can exceed. Excess: how much more "
-        "often his best guess could be right than under this plan, for the prior belief where that is most."
+        "often the best guess could be right than under this plan, for the prior belief where that is most."
     )
-    return table(columns, rows, caption=caption)
+    return Table(columns, rows, caption)

@@ -1,4 +1,4 @@
-"""What an audit found, in numbers and in plain words."""
+"""The result of an audit, in numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class AuditResult:
 
     @property
     def is_simulation(self) -> bool:
-        """Whether it was one: seeded, and without a ledger. Either way no real record is charged."""
+        """Whether the audit was a simulation: seeded and without a ledger. No real record is charged either way."""
         return self.ledger is None
 
     @property
@@ -117,7 +117,7 @@ class AuditResult:
         return tuple(sorted(found, key=lambda test: test.p_value))
 
     def verdict(self) -> list[str]:
-        """The result in plain words."""
+        """The result in sentences."""
         return [*self._about_promises(), *self._about_conformance(), *self._about_ledger()]
 
     def _about_promises(self) -> list[str]:
@@ -143,14 +143,14 @@ class AuditResult:
 
     def _about_conformance(self) -> list[str]:
         if self.conforms:
-            return [
-                f"The build does what its plan says as far as {len(self.tests)} tests tell (p = {self.p_value:.2g})."
-            ]
+            p_value = f"p = {self.p_value:.2g}"
+            return [f"The build does what its plan says, as far as {len(self.tests)} tests can tell ({p_value})."]
         worst = ", ".join(f"{test.name} (p = {test.p_value:.1e})" for test in self.suspects[:4])
         more = f" and {len(self.suspects) - 4} more" if len(self.suspects) > 4 else ""
         return [
-            f"DOES NOT CONFORM: releases do not follow the law of the plan (p = {self.p_value:.1e}; an honest build is "
-            f"told so once in {1 / FALSE_ALARM:,.0f} audits): {worst}{more}. Budgets cannot be trusted until it does."
+            f"DOES NOT CONFORM: releases do not follow the law of the plan (p = {self.p_value:.1e}; this happens to "
+            f"an honest build once in {1 / FALSE_ALARM:,.0f} audits): {worst}{more}. Budgets cannot be trusted until "
+            "it does."
         ]
 
     def _about_ledger(self) -> list[str]:

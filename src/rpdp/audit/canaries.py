@@ -1,4 +1,4 @@
-"""Canaries: made-up records, half of them in the silo by a coin, that an attacker tries to tell apart."""
+"""Canaries: made-up records. A fair coin puts each into the silo or not, and an attacker tries to tell which."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from rpdp.budgets import BudgetTable
 from rpdp.checks import require_count, require_positive
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MOST_GROUPS = 50
 
 @dataclass(frozen=True)
 class Canaries:
-    """Who is who: canaries in the order of their coordinates, group after group.
+    """All canaries in the order of their coordinates, group after group.
 
     Attributes:
         groups: ε of each group.
@@ -38,6 +39,8 @@ class Canaries:
     groups: tuple[float, ...]
     per_group: int
     taken: NDArray[np.bool_]
+
+    __repr__ = counts_repr
 
     @classmethod
     def flip(cls, groups: Sequence[float], per_group: int, randomness: Randomness) -> Canaries:

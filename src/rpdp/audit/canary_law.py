@@ -1,10 +1,10 @@
-"""What the plan says a canary's coordinate looks like: the law of one observation, in units of the clip norm L.
+"""The probability law of a canary's coordinate under the plan: of one observation, in units of the clip norm L.
 
 One local step releases, on the coordinate of canary k, D·m + N(0, σ²): D is 1 if the canary is a record of the silo and
 was drawn (probability q, independently in every step), m = 1 − 1e-4 is what clipping leaves of its gradient, and
-nothing else reaches that coordinate. Who sees every step observes these releases one by one. Who sees only what leaves
-the silo observes their sum over the τ steps of a round. Both are the same law with another number of releases s in the
-sum:
+nothing else reaches that coordinate. An attacker who sees every step observes these releases one by one. One who sees
+only what leaves the silo observes their sum over the τ steps of a round. Both follow the same law with a different
+number of releases s in the sum:
 
     out: N(0, sσ²)        in: Σ_j Binomial(s, q)(j) · N(jm, sσ²)
 
@@ -51,7 +51,7 @@ class CanaryLaw:
     Args:
         probability: q of the canary's group, from the silo plan.
         noise_multiplier: σ of the public plan.
-        releases: s, how many local steps one observation adds up: 1 for who sees every step.
+        releases: s, how many local steps one observation adds up: 1 for an attacker who sees every step.
     """
 
     probability: float

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rpdp.audit.tally import Tally
 
 FALSE_ALARM = 1e-6
-"""How often an honest build may be told that it does not conform."""
+"""How often an honest build may fail."""
 
 
 @dataclass(frozen=True)

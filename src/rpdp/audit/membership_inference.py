@@ -2,7 +2,7 @@
 
 Many simulations of the same run. In each, a coin decides for every record whether it is in, and every record gets one
 of the budgets at random. The attacker knows records, plan and many other runs, and sees the final model alone; see
-`rpdp.audit.attack`.
+`rpdp.audit.offline_lira`.
 
 It shows an order, not a bound: a better attack may exist, so low numbers prove nothing. Thresholds for the advantage
 (true minus false positive rate) are chosen on the other runs. Beside it stands what no attacker can exceed, the
@@ -11,14 +11,13 @@ advantage δ(0) of the profile, for observers of everything.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from rpdp.audit.attack import CONFIDENCE, Interval, Trials, advantages, areas, roc
+from rpdp.audit.offline_lira import CONFIDENCE, Interval, Trials, advantages, areas, roc
 from rpdp.budgets import BudgetTable
 from rpdp.checks import require_count, require_positive
 from rpdp.errors import InputError
@@ -96,7 +95,7 @@ class MembershipResult:
         return all(group.advantage.low <= group.bound for group in self.groups)
 
     def verdict(self) -> list[str]:
-        """The result in plain words."""
+        """The result in sentences."""
         said = ["A demonstration: one attack on the final model. It shows an order and proves no bound."]
         least, largest = self.groups[0], self.groups[-1]
         if self.follows_budgets:
@@ -105,7 +104,7 @@ class MembershipResult:
                 f"{largest.area.mean:.3f} at ε = {largest.epsilon:g} (area under the ROC curve; 0.5 is guessing)."
             )
         elif any(group.area.low > 0.5 for group in self.groups):
-            said.append("Some leakage is visible, but no clear order of the budgets in so many runs.")
+            said.append("Some leakage is visible, but no clear order of the budgets in this many runs.")
         else:
             said.append(
                 f"No leakage is visible, not even at ε = {largest.epsilon:g}: this attack does no better than guessing."
@@ -146,7 +145,7 @@ def audit_model(
         runs: How many simulations.
         seed: Of coins and simulations.
         workers: See `rpdp.simulate`.
-        on_run: Told simulations done and simulations in all.
+        on_run: Called with the number of simulations done and in all.
     """
     require_count("runs", runs, least=FEWEST_RUNS)
     budgets = tuple(sorted(require_positive("groups", epsilon) for epsilon in groups))
@@ -216,8 +215,7 @@ def _trial(
     probabilities = np.zeros(len(budgets))
     for silo, coins, which in zip(made, taken, group, strict=True):
         np.maximum.at(probabilities, which[coins], result.silos[silo.name].plan.q)
-    flat = FlatModel(copy.deepcopy(model))
-    flat.values.data.copy_(result.values)
+    flat = FlatModel(result.model)
     losses = np.concatenate([_losses(flat, loss, silo.records) for silo in silos])
     return losses, np.concatenate(taken), np.concatenate(group), probabilities
 

@@ -1,8 +1,8 @@
-"""Watching a silo: the production path, with somebody who looks at the canaries' coordinates.
+"""What an auditor observes of a silo: the canaries' coordinates, step by step or round by round.
 
-The silo is the class that every engine uses, with its planner, sampler, kernel, clipping, noise, grid and outbox. The
-one difference is a local training that shows each step's release after it was made. Nothing is seeded otherwise,
-skipped or replaced. For who looks from outside there is `round_observation`, which needs the released bytes only.
+The silo is the class that every engine uses, with its planner, sampler, kernel, clipping, noise, grid and outbox. A
+watched silo differs in one thing: its local training shows each step's release after it was made. Nothing else is
+seeded, skipped or replaced. From outside a silo, `round_observation` needs the released bytes only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rpdp.training import NoisyStep, Records
 
     Watcher = Callable[[Tensor, NDArray[np.int64]], None]
-    """Told the release of a step, the flat gradient, and the positions of the records that were drawn."""
+    """Called with the release of a step, the flat gradient, and the positions of the records that were drawn."""
 
 
 def watched(kind: type[Silo], watcher: Watcher) -> type[Silo]:

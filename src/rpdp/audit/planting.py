@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.training import Records
 
@@ -55,6 +56,8 @@ class Planted:
     loss: PerRecordLoss
     records: Records
     where: slice
+
+    __repr__ = counts_repr
 
     def observed(self, flat: Tensor) -> NDArray[np.float64]:
         """What a flat vector, such as an update, holds on the canaries' coordinates."""

@@ -1,4 +1,4 @@
-"""The audit of a study file: twice, because no single set-up is both faithful and sharp; a third time if asked for.
+"""The audit of a study file in two parts, because no single set-up is both faithful and sharp, and on request a third.
 
 *Beside the records*: a thousand canaries of each group among the real records of one silo, in the run's own model.
 Every step computes what a step of the run computes, so this is the faithful part; conformance needs no more canaries.
@@ -8,8 +8,8 @@ clipping, noise and release. This is the sharp part: a lower bound on ε needs n
 
 Both are simulations.
 
-*Served*, if asked for: canaries as the records of a silo that is served as in a deployment, see
-`rpdp.audit.served_audit`. No simulation, and the only part with a ledger, its own, of canaries alone.
+*Served*, on request: canaries are the records of a silo that is served as in a deployment, see
+`rpdp.audit.served_audit`. This part is not a simulation, and the only one with a ledger, which holds canaries only.
 
 Ledgers named in the study file are not opened, and no account of a real record changes.
 """
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rpdp.audit.membership_inference import RUNS, MembershipResult, audit_model
-from rpdp.audit.other_budgets import OthersReport, advice, others_choose
+from rpdp.audit.risk_comparison import RiskComparison, advice, compare_risk
 from rpdp.audit.served_audit import SERVED, audit_served
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, PER_GROUP, Subject, audit_silo
 from rpdp.checks import require_choice
@@ -63,7 +63,7 @@ class RunAudit:
 
     @property
     def parts(self) -> tuple[AuditResult, ...]:
-        """Two, or three."""
+        """The parts that were run: two or three."""
         return (self.beside, self.alone) if self.served is None else (self.beside, self.alone, self.served)
 
     @property
@@ -77,7 +77,7 @@ class RunAudit:
         return sum(part.confidence for part in self.parts) - (len(self.parts) - 1)
 
     def verdict(self) -> list[str]:
-        """All parts in plain words."""
+        """All parts in sentences."""
         beside, alone = self.beside, self.alone
         named = {
             f"Beside {beside.records:,} records of silo {self.silo}, with {beside.canaries:,} canaries": beside,
@@ -137,7 +137,7 @@ def audit_run(
         per_group: Canaries of each group, alone; beside the records there are at most a thousand, served ten thousand.
         view: See `audit_silo`; of the first two parts.
         served: Whether to serve a silo as well, as in a deployment.
-        on_round: Told the part, rounds done and rounds in all.
+        on_round: Called with the part, and the number of rounds done and in all.
     """
     if served:
         _require_servable(settings.method)
@@ -193,7 +193,7 @@ class ModelAudit:
 
     method: str
     membership: MembershipResult
-    others: tuple[OthersReport, ...]
+    others: tuple[RiskComparison, ...]
     advice: str
 
     @property
@@ -237,7 +237,7 @@ def audit_run_model(
             workers=spec.run.workers,
             on_run=on_run,
         )
-    others = tuple(others_choose(built.public, group.epsilon) for group in found.groups)
+    others = tuple(compare_risk(built.public, group.epsilon) for group in found.groups)
     return ModelAudit(settings.method, found, others, advice(built.public, settings.method))
 
 
@@ -249,14 +249,14 @@ def _built(spec: StudyFile, settings: MethodSettings, seed: int) -> PreparedRun:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Which kernel was used is part of the result."""
+    """Without warnings about slow kernels: the result names the kernel."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlowKernelWarning)
         yield
 
 
 def subject_of(built: PreparedRun, name: str | None = None) -> Subject:
-    """One silo of a run that was put together."""
+    """One silo of a run as a subject to audit; by default the one with the most records."""
     silos = {silo.name: silo for silo in built.silos}
     if name is None:
         name = max(sorted(silos), key=lambda each: len(silos[each].records))

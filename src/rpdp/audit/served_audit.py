@@ -1,11 +1,11 @@
 """The audit of a silo that is served as in a deployment: an agent behind its socket, a ledger, secure randomness.
 
 Canaries are the only records of the silo. Its ledger is of kind "production" and its own; it lives in a private
-directory that is gone afterwards, so no account of a real record changes. A coordinator goes through all rounds of the
-plan over the agent's Unix socket. The auditor knows the public plan and the coins and reads nothing but released bytes.
-When the run is over the ledger is verified from its raw events.
+directory that is removed afterwards, so no account of a real record changes. A coordinator goes through all rounds of
+the plan over the agent's Unix socket. The auditor knows the public plan and the coins, and reads nothing but
+released bytes. When the run is over, the ledger is verified from its raw events.
 
-This is no simulation: coins, draws and noise come from the operating system, and two audits never see the same.
+This is not a simulation: coins, draws and noise come from the operating system, so no two audits are alike.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from rpdp.audit.planting import plant
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS
 from rpdp.audit.tally import Tally
 from rpdp.deployment.agent import agent as agents
-from rpdp.deployment.agent.agent_client import Unreachable, ask
+from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
+from rpdp.deployment.agent.release_timing import Timing
 from rpdp.deployment.agent.socket_service import Service, require_own_directory
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Policy, Silo, Update, coordinator, model_fingerprint
@@ -71,7 +72,7 @@ def audit_served(
         groups: ε of each budget group of canaries.
         per_group: Canaries of each group; about half of them are in.
         confidence: With which all lower bounds hold together.
-        on_round: Told rounds done and rounds in all.
+        on_round: Called with the number of rounds done and in all.
     """
     began = time.perf_counter()
     require_confidence(confidence)
@@ -88,8 +89,8 @@ def audit_served(
         facts = _served(plan, planted, canary_budgets(canaries), link, on_round)
     if facts.joined != tally.observations:
         raise RpdpError(
-            f"the served silo joined {facts.joined} rounds and released {tally.observations} updates, so this is no "
-            f"whole audit{facts.log}"
+            f"the served silo joined {facts.joined} rounds and released {tally.observations} updates, so the audit "
+            f"is incomplete{facts.log}"
         )
     result = analyse(tally, plan, tally.observations, confidence, source.child("design"))
     return replace(result, kernel=facts.kernel, ledger=facts.ledger, seconds=time.perf_counter() - began)
@@ -139,7 +140,7 @@ def _served(
     """A whole run over the socket of an agent, in a directory that is gone afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="rpdp-") as made,
-        _overheard() as said,
+        _kept_warnings() as said,
         Ledger.create(Path(made) / "ledger.db", budgets, kind="production", lifetime_delta=public.delta) as ledger,
     ):
         folder = Path(made)
@@ -159,17 +160,17 @@ def _served(
             try:
                 server.go(None if on_round is None else lambda log: on_round(log.round, public.schedule.rounds))
             except PrivacyRefusal as refusal:
-                raise PrivacyRefusal(f"{refusal}{_told(said)}", refusal.reason) from None
+                raise PrivacyRefusal(f"{refusal}{_log_text(said)}", refusal.reason) from None
         findings = ledger.verify().findings
         wrong = tuple(f"{found.check}: {found.problem}" for found in findings)
-        return _Facts(len(silo.joined), silo.kernel_name, wrong, _told(said))
+        return _Facts(len(silo.joined), silo.kernel_name, wrong, _log_text(said))
 
 
 class _Agent(agents.Agent):
     """An agent that can be waited for: a request may outlive its caller, and must not outlive the ledger."""
 
     def __init__(self, silo: Silo, model: agents.AllowedModel) -> None:
-        super().__init__(silo, [model], Secure, agents.Timing(None))
+        super().__init__(silo, [model], Secure, Timing(None))
         self._answering = threading.Lock()
 
     def answer(self, request: Frame) -> Frame:
@@ -193,7 +194,7 @@ def _listening(agent: _Agent, socket: Path) -> Iterator[None]:
     thread = threading.Thread(target=service.serve, name="served silo", daemon=True)
     thread.start()
     try:
-        while not _answers(socket):
+        while not is_answering(socket):
             if not thread.is_alive():
                 raise RpdpError(f"the agent of the served silo did not start to listen on {socket}")
             time.sleep(0.01)
@@ -204,15 +205,8 @@ def _listening(agent: _Agent, socket: Path) -> Iterator[None]:
         agent.close()
 
 
-def _answers(socket: Path) -> bool:
-    try:
-        return bool(ask(socket, Frame({"kind": "hello"}).to_bytes(), timeout=5.0))
-    except Unreachable:
-        return False
-
-
 class _Log(logging.Handler):
-    """Keeps what is said."""
+    """Keeps the messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -224,8 +218,8 @@ class _Log(logging.Handler):
 
 
 @contextmanager
-def _overheard() -> Iterator[list[str]]:
-    """The warnings of silo and server: kept, so that an error can say why, and not printed."""
+def _kept_warnings() -> Iterator[list[str]]:
+    """Keep the warnings of silo and server for an error message instead of printing them."""
     log, loggers = _Log(), (agents.LOG, coordinator.LOG)
     before = [logger.propagate for logger in loggers]
     for logger in loggers:
@@ -239,5 +233,5 @@ def _overheard() -> Iterator[list[str]]:
             logger.propagate = propagate
 
 
-def _told(said: Sequence[str]) -> str:
+def _log_text(said: Sequence[str]) -> str:
     return f"; the log says: {said[0]}" if said else ""

@@ -16,6 +16,7 @@ from rpdp.audit.observation import go_through, require_sums, round_observation, 
 from rpdp.audit.planting import plant
 from rpdp.audit.tally import Tally
 from rpdp.checks import require_choice, require_count
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.federation import Policy, Server, Silo, model_fingerprint
 from rpdp.federation.workers import one_thread
@@ -63,6 +64,8 @@ class Subject:
     records: Records | None = None
     budgets: NDArray[np.float64] | None = None
 
+    __repr__ = counts_repr
+
     def __post_init__(self) -> None:
         parts = [self.model is None, self.loss is None, self.records is None, self.budgets is None]
         if any(parts) and not all(parts):
@@ -89,7 +92,7 @@ def audit_silo(
         view: "steps" for an attacker who sees every local step, the strongest; "rounds" for one who has the released
             updates, which needs plain SGD.
         confidence: With which all lower bounds hold together.
-        on_round: Told rounds done and rounds in all.
+        on_round: Called with the number of rounds done and in all.
     """
     began = time.perf_counter()
     require_choice("view", view, VIEWS)
@@ -147,7 +150,7 @@ class _Run:
         self.tally.add_draws(self._canaries.members[drawn[drawn >= self._ordinary] - self._ordinary])
 
     def result(self, confidence: float, seed: int | None, began: float) -> AuditResult:
-        """Look at what was observed."""
+        """Analyse what was observed."""
         joined = len(self._silo.joined)
         kernel = self._silo.kernel_name
         facts = analyse(self.tally, self.public, joined, confidence, self._source.child("audit", "design"))

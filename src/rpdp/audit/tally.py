@@ -1,9 +1,9 @@
-"""What an auditor keeps of the observations: enough for every test, and no more memory for more steps.
+"""The observations of an audit, added up: enough for every test, in memory that does not grow with the steps.
 
 For each canary its score, the log-likelihood ratio summed over the observations, and their plain sum. For each group a
 histogram of single observations. Where the auditor sits inside the silo, also how often canaries were drawn. What is
-added comes from outside (a watched silo, or bytes that a deployed silo has released): nothing here knows how it was
-obtained, and nothing here is secret but the coins.
+added comes from outside: a watched silo, or bytes that a deployed silo has released. Nothing here depends on how it was
+obtained, and only the coins are secret.
 """
 
 from __future__ import annotations

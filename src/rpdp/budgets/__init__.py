@@ -1,4 +1,4 @@
-"""What each record allows: budget tables, and the distributions that stand for them in simulations."""
+"""Privacy budgets: the table of what each record allows, and budget distributions for simulations."""
 
 from __future__ import annotations
 

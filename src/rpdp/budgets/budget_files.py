@@ -1,4 +1,7 @@
-"""Reading and writing budget files: CSV or Parquet, all of it or nothing, with errors that name the line."""
+"""Reads and writes budget files in CSV or Parquet.
+
+A file is read completely or not at all, and every error names the line.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,16 @@ COLUMN_TYPES = {"record": pa.string(), "epsilon": pa.float64(), "delta": pa.floa
 REQUIRED = ("record", "epsilon")
 NUMBERS = ("epsilon", "delta")
 
-_EXPECTED = "expected the header record,epsilon and, if wanted, delta and subject"
+_EXPECTED = "the header must be record,epsilon and optionally delta and subject"
 _SAVE_AS_UTF8 = "save it as CSV in UTF-8"
 
 
 def read_columns(path: str | Path) -> tuple[dict[str, Any], Place]:
-    """The columns of a budget file, checked for header and types, and how its rows are called."""
+    """The columns of a budget file, with header and types checked, and how to name its rows in messages."""
     path = Path(path)
     kind = check_ending(path)
     if path.is_dir():
-        raise BudgetError(f"{path}: is a directory; name the file in it")
+        raise BudgetError(f"{path}: this is a directory; name the file in it")
     if not path.exists():
         raise BudgetError(f"{path}: no such file")
     try:
@@ -40,7 +43,7 @@ def read_columns(path: str | Path) -> tuple[dict[str, Any], Place]:
         table = _read_parquet(path) if kind == ".parquet" else _read_csv(path)
     except OSError as error:
         raise BudgetError(f"{path}: cannot be read: {error.strerror or error}") from None
-    # A missing number becomes NaN, which the table refuses by its place.
+    # A missing number becomes NaN here; the table then refuses it and names its line or row.
     columns = {
         name: table.column(name).to_numpy() if name in NUMBERS else table.column(name) for name in table.column_names
     }
@@ -48,7 +51,7 @@ def read_columns(path: str | Path) -> tuple[dict[str, Any], Place]:
 
 
 def write_columns(path: str | Path, columns: Mapping[str, pa.ChunkedArray]) -> None:
-    """Write CSV or Parquet, by the ending of the name; an older file is replaced only when all is written."""
+    """Write CSV or Parquet, depending on the file name. An existing file is replaced only once all is written."""
     path = Path(path)
     kind = check_ending(path)
     table = pa.table(dict(columns))
@@ -66,7 +69,7 @@ def write_columns(path: str | Path, columns: Mapping[str, pa.ChunkedArray]) -> N
 
 
 def check_ending(path: Path) -> str:
-    """The ending of a budget file's name in lower case: .csv or .parquet."""
+    """The suffix of a budget file's name in lower case, which must be .csv or .parquet."""
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise BudgetError(f"{path}: the name of a budget file must end in .csv or .parquet")
@@ -85,9 +88,9 @@ def _check_header(path: Path, names: list[str]) -> None:
 
 
 def _hint(name: str) -> str:
-    for separator, spoken in ((";", "semicolons"), ("\t", "tabs")):
+    for separator, plural in ((";", "semicolons"), ("\t", "tabs")):
         if separator in name:
-            return f" (fields seem to be separated by {spoken}; use commas)"
+            return f" (fields seem to be separated by {plural}; use commas)"
     close = get_close_matches(name.strip().lower(), COLUMN_TYPES, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -105,14 +108,14 @@ def _read_parquet(path: Path) -> pa.Table:
 
 
 def _check_type(path: Path, name: str, kind: pa.DataType) -> None:
-    """Whole numbers pass as ids; text never passes as a number."""
+    """Refuse a column of the wrong type. Whole numbers are accepted as ids; text is never accepted as a number."""
     inner = kind.value_type if pa.types.is_dictionary(kind) else kind
     number = pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_decimal(inner)
     text = pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner)
     if name in NUMBERS and not number:
-        raise BudgetError(f"{path}: column {name!r} must hold numbers, it holds {kind}")
+        raise BudgetError(f"{path}: column {name!r} must hold numbers, but holds {kind}")
     if name not in NUMBERS and not (text or pa.types.is_integer(inner)):
-        raise BudgetError(f"{path}: column {name!r} must hold text or whole numbers, it holds {kind}")
+        raise BudgetError(f"{path}: column {name!r} must hold text or whole numbers, but holds {kind}")
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -129,6 +132,7 @@ def _read_csv(path: Path) -> pa.Table:
         )
     except pa.ArrowInvalid as error:
         raise BudgetError(f"{path}: {_first_bad_line(path) or error}") from None
+    # Messages name the line of a row, so rows and lines must correspond: no field may contain a line break.
     for name in ("record", "subject"):
         if name in table.column_names and _first_line_break(table.column(name)) is not None:
             raise BudgetError(f"{path}: {_first_bad_line(path)}")
@@ -138,7 +142,9 @@ def _read_csv(path: Path) -> pa.Table:
 def _write_csv(table: pa.Table, path: Path) -> None:
     texts = [table.column(name) for name in table.column_names if name not in NUMBERS]
     if any(_first_line_break(column) is not None for column in texts):
-        raise BudgetError(f"{path}: an id holds a line break, which a CSV cannot keep apart; write .parquet instead")
+        raise BudgetError(
+            f"{path}: an id contains a line break, which this CSV format does not allow; write .parquet instead"
+        )
     plain = not any(pc.any(pc.match_substring_regex(column, '[",]')).as_py() for column in texts)
     style = "none" if plain else "needed"
     with path.open("wb") as file:
@@ -152,7 +158,7 @@ def _first_line_break(texts: pa.ChunkedArray) -> int | None:
 
 
 def _first_bad_line(path: Path) -> str | None:
-    """The first line that does not fit, with its number; only called when something is known to be wrong."""
+    """The first bad line, with its number. Slow: only called once something is known to be wrong."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         rows = _rows(file)
         _, names = next(rows)
@@ -168,12 +174,12 @@ def _first_bad_line(path: Path) -> str | None:
 
 
 def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV with the line on which each begins."""
+    """The rows of a CSV, each with the number of the line on which it begins."""
     reader = csv.reader(lines)
-    begins = 1
+    first_line = 1
     for fields in reader:
-        yield begins, fields
-        begins = reader.line_num + 1
+        yield first_line, fields
+        first_line = reader.line_num + 1
 
 
 def _problem(names: list[str], fields: list[str]) -> str | None:
@@ -182,11 +188,11 @@ def _problem(names: list[str], fields: list[str]) -> str | None:
     if any(_not_text(field) for field in fields):
         return f"not text in UTF-8; {_SAVE_AS_UTF8}"
     if any("\n" in field or "\r" in field for field in fields):
-        return "a field goes on in the next line (is a quote left open?); ids must not hold line breaks"
+        return "a field continues on the next line (is a quote left open?); ids must not contain line breaks"
     if len(fields) != len(names):
         advice = "; write decimals with a point, and ids with commas in quotes" if len(fields) > len(names) else ""
-        found = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
-        return f"{found} where the header names {len(names)}: {','.join(fields)!r}{advice}"
+        count = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+        return f"{count} where the header names {len(names)}: {','.join(fields)!r}{advice}"
     for name, text in zip(names, fields, strict=True):
         if name in NUMBERS and text and not _is_number(text):
             return f"{name} is {text!r}, which is not a number; write it like 0.5 or 1e-5"
@@ -194,7 +200,7 @@ def _problem(names: list[str], fields: list[str]) -> str | None:
 
 
 def _not_text(field: str) -> bool:
-    """Whether bytes of a field were not UTF-8 (they came as lone surrogates), or a zero byte tells of a binary file."""
+    """Whether a field holds bytes that are not UTF-8 (read as lone surrogates) or a zero byte (a binary file)."""
     return any(character == "\0" or "\ud800" <= character <= "\udfff" for character in field)
 
 
@@ -203,4 +209,4 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return text.isascii() and "_" not in text
+    return text.isascii() and "_" not in text  # float() also accepts 1_000 and other scripts' digits; pyarrow does not

@@ -1,7 +1,8 @@
-"""Distributions of budgets: the three of the paper, with its parameters and with those of its published files.
+"""Budget distributions: the three of the paper, with the parameters of its text and of its published files.
 
-They describe how strict people are, for simulations and for choosing public settings before any real budget is seen.
-The text of the paper and the authors' files differ (Pareto shape, mixture deviations); both are here, by name.
+A distribution describes how strict people are. Use one in simulations, and to choose public settings before any real
+budget is seen. The text of the paper and the authors' files differ (Pareto shape, mixture deviations); both parameter
+sets are available by name.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ _SUM_TOLERANCE = 1e-9
 
 
 class Distribution(Protocol):
-    """Something that budgets can be drawn from."""
+    """A distribution from which budgets can be drawn."""
 
     def sample(self, records: int, seed: int) -> NDArray[np.float64]:
-        """Budgets of so many records; the same seed gives the same budgets."""
+        """Draw one budget per record; the same seed gives the same budgets."""
         ...
 
 
 @dataclass(frozen=True)
 class ThreeLevels:
-    """A few levels to choose from, in exact proportions (to one record)."""
+    """A few fixed levels in exact proportions (up to rounding to whole records)."""
 
     levels: tuple[float, ...] = (0.1, 1.0, 5.0)
     shares: tuple[float, ...] = (0.7, 0.2, 0.1)
 
     def sample(self, records: int, seed: int) -> NDArray[np.float64]:
-        """Exactly `shares` of the records on each level, in random order."""
+        """Exactly `shares` of the records at each level, in random order."""
         generator = _generator(seed)
         for level in self.levels:
             require_positive("levels", level)
@@ -51,7 +52,7 @@ class ThreeLevels:
 
 @dataclass(frozen=True)
 class BoundedPareto:
-    """lower + scale (U^(−1/shape) − 1), clipped to the bounds; scale = lower is the classical Pareto."""
+    """lower + scale (U^(−1/shape) − 1), clipped to the bounds. With scale = lower it is the classical Pareto."""
 
     shape: float = 1.0
     lower: float = 0.1
@@ -69,7 +70,7 @@ class BoundedPareto:
 
 @dataclass(frozen=True)
 class BoundedMixGauss:
-    """A mixture of Gaussians in exact proportions (to one record), clipped to the bounds."""
+    """A mixture of Gaussians in exact proportions (up to rounding to whole records), clipped to the bounds."""
 
     means: tuple[float, ...] = (0.1, 1.0, 5.0)
     deviations: tuple[float, ...] = (0.01**0.5, 0.05**0.5, 0.5**0.5)
@@ -96,14 +97,14 @@ PAPER: dict[str, Distribution] = {
     "BoundedPareto": BoundedPareto(),
     "BoundedMixGauss": BoundedMixGauss(),
 }
-"""With the parameters in the paper's text."""
+"""The parameters in the paper's text."""
 
 AUTHORS: dict[str, Distribution] = {
     "ThreeLevels": ThreeLevels(),
     "BoundedPareto": BoundedPareto(shape=4.0, lower=0.1, scale=1.0),
     "BoundedMixGauss": BoundedMixGauss(deviations=(0.05, 0.1, 0.5)),
 }
-"""With the parameters in the authors' published files."""
+"""The parameters in the authors' published files."""
 
 PARAMETER_SETS = {"paper": PAPER, "authors": AUTHORS}
 
@@ -111,7 +112,7 @@ PARAMETER_SETS = {"paper": PAPER, "authors": AUTHORS}
 def distribution(
     name: str, parameters: str = "paper", overrides: Mapping[str, tuple[float, ...]] | None = None
 ) -> Distribution:
-    """A distribution by name, from one of the parameter sets, with single parameters replaced.
+    """The distribution of this name from a parameter set ("paper" or "authors"), with some parameters replaced.
 
     >>> distribution("ThreeLevels", overrides={"levels": (1.0, 3.0, 10.0)})
     ThreeLevels(levels=(1.0, 3.0, 10.0), shares=(0.7, 0.2, 0.1))
@@ -137,13 +138,13 @@ def _known(what: str, name: str, names: list[str]) -> str:
 
 
 def _exact_counts(shares: tuple[float, ...], parts: int, records: int) -> NDArray[np.int64]:
-    """How many records each part gets: the shares exactly, remainders to the largest fractions."""
+    """The number of records in each part: its exact share, rounded by largest remainder."""
     require_count("records", records)
     weights = np.asarray(shares, dtype=np.float64)
     if len(weights) != parts or (weights < 0).any() or not abs(weights.sum() - 1.0) <= _SUM_TOLERANCE:
         raise BudgetError(f"shares={shares} must be {parts} numbers that are not negative and add up to 1")
     exact = weights / weights.sum() * records
-    counts: NDArray[np.int64] = np.floor(exact + 1e-9).astype(np.int64)
+    counts: NDArray[np.int64] = np.floor(exact + 1e-9).astype(np.int64)  # 0.7 · 10 is 7, not 6.999…
     order = np.argsort(counts - exact, kind="stable")
     counts[order[: records - int(counts.sum())]] += 1
     return counts
@@ -155,5 +156,5 @@ def _generator(seed: int) -> np.random.Generator:
 
 def _checked_bounds(bounds: tuple[float, ...]) -> tuple[float, float]:
     if len(bounds) != 2 or not 0 < bounds[0] < bounds[1] < math.inf:
-        raise BudgetError(f"bounds={bounds} must be two rising, positive, finite numbers")
+        raise BudgetError(f"bounds={bounds} must be two positive, finite numbers, the smaller one first")
     return bounds[0], bounds[1]

@@ -1,4 +1,4 @@
-"""Finding a repeated id among millions in little memory: sort 64-bit hashes, compare only ids whose hashes meet."""
+"""Finds repeated ids among millions in little memory: sort 64-bit hashes, then compare only ids with equal hashes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ def repeated_ids(ids: pa.ChunkedArray) -> list[str]:
     """The ids that occur more than once, in order of their first row."""
     hashes = np.concatenate([_hashes(chunk) for chunk in ids.chunks])
     ordered = np.sort(hashes)
-    meeting = ordered[1:][ordered[1:] == ordered[:-1]]
-    if meeting.size == 0:
+    repeated_hashes = ordered[1:][ordered[1:] == ordered[:-1]]
+    if repeated_hashes.size == 0:
         return []
-    suspects = ids.filter(pa.array(np.isin(hashes, meeting)))
+    # Different ids may share a hash, so the texts themselves decide.
+    suspects = ids.filter(pa.array(np.isin(hashes, repeated_hashes)))
     counts = pc.value_counts(suspects.combine_chunks())
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))
     return [str(value) for value in repeated.field("values").to_pylist()]
 
 
 def _hashes(chunk: pa.Array) -> NDArray[np.uint64]:
-    """A 64-bit hash of every string, computed eight bytes at a time over rows of the same length."""
+    """A 64-bit hash of every string, computed eight bytes at a time over strings of equal length."""
     _, offset_buffer, data_buffer = chunk.buffers()
     width = np.int64 if pa.types.is_large_string(chunk.type) else np.int32
     offsets = np.frombuffer(offset_buffer, width)[chunk.offset : chunk.offset + len(chunk) + 1]

@@ -1,7 +1,7 @@
-"""The budgets of a silo's records: what each one allows, for life.
+"""The budget table of a silo: what each record allows over its lifetime.
 
-A table has one row per record: a stable id, ε and, if wanted, a lifetime δ and a subject (the person behind the
-record). It is checked as a whole when it is made: a table that exists can be trusted, and nothing is ever half-read.
+A table has one row per record: a stable id, ε and optionally a lifetime δ and a subject (the person behind the record).
+The constructor checks the whole table, so every `BudgetTable` that exists is valid, and no file is read in part.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rpdp.budgets import validation
 from rpdp.budgets.budget_files import read_columns, write_columns
 from rpdp.budgets.validation import ROWS, Place
 from rpdp.checks import require_delta
+from rpdp.display import counts_repr, html_table
 from rpdp.errors import BudgetError
 
 if TYPE_CHECKING:
@@ -28,21 +29,27 @@ if TYPE_CHECKING:
     Texts: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
 
 
+_BANDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Records are counted by these budgets in a notebook; they are the same for all tables."""
+
+
 @dataclass(frozen=True)
 class RecordBudgets:
-    """What each record allows after its subject's budget was split: arrays in the order of the table."""
+    """What each record allows after the budgets of subjects have been split: arrays in the order of the table."""
 
     epsilon: NDArray[np.float64]
     delta: NDArray[np.float64] | None
 
+    __repr__ = counts_repr
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class BudgetTable:
-    """Ids with their ε and, optionally, lifetime δ and subject.
+    """Record ids with their ε and optionally their lifetime δ and subject.
 
-    With a `subject` column, ε and δ are the *subject's*, the same in all of its rows. A subject with k records gets
-    ε/k for each, and δ (e^{ε/k} − 1)/(e^ε − 1), so that by group composition the promise (ε, δ) holds for the subject
-    as a whole, within this silo. Subjects with records in several silos are not covered by this.
+    With a `subject` column, ε and δ belong to the *subject* and are the same in all of its rows. Each of the k records
+    of a subject gets ε/k and δ (e^{ε/k} − 1)/(e^ε − 1). By group composition the promise (ε, δ) then holds for the
+    subject as a whole, within this silo. Subjects with records in several silos are not covered by this.
 
     >>> table = BudgetTable(["a", "b", "c"], [1.0, 2.0, 2.0], delta=[1e-3] * 3, subjects=["p", "q", "q"])
     >>> table.per_record().epsilon
@@ -61,7 +68,7 @@ class BudgetTable:
 
     @classmethod
     def read(cls, path: str | Path) -> BudgetTable:
-        """From CSV or Parquet with the columns record, epsilon and, if wanted, delta and subject."""
+        """Read a CSV or Parquet file with the columns record, epsilon and optionally delta and subject."""
         columns, place = read_columns(path)
         table = cls.__new__(cls)
         try:
@@ -73,12 +80,12 @@ class BudgetTable:
     def _fill(
         self, ids: Texts, epsilon: ArrayLike, delta: ArrayLike | None, subjects: Texts | None, place: Place
     ) -> None:
-        """Take over what was given, and check all of it."""
-        give = object.__setattr__
-        give(self, "ids", _strings("record", ids))
-        give(self, "epsilon", _frozen("epsilon", epsilon))
-        give(self, "delta", None if delta is None else _frozen("delta", delta))
-        give(self, "subjects", None if subjects is None else _strings("subject", subjects))
+        """Set all columns and check them; `place` says how messages name a row."""
+        assign = object.__setattr__
+        assign(self, "ids", _strings("record", ids))
+        assign(self, "epsilon", _frozen("epsilon", epsilon))
+        assign(self, "delta", None if delta is None else _frozen("delta", delta))
+        assign(self, "subjects", None if subjects is None else _strings("subject", subjects))
         _check_lengths(self)
         validation.check_ids(self.ids, place)
         validation.check_epsilon(self.epsilon, self.ids, place)
@@ -91,7 +98,7 @@ class BudgetTable:
             validation.check_subjects_agree(self.subjects, self._subject_codes(), numbers, place)
 
     def write(self, path: str | Path) -> None:
-        """To CSV or Parquet, by the ending of the name."""
+        """Write CSV or Parquet, depending on the file name."""
         columns: dict[str, pa.Array | pa.ChunkedArray] = {
             "record": self.ids,
             "epsilon": pa.array(self.epsilon),
@@ -106,31 +113,37 @@ class BudgetTable:
         return len(self.epsilon)
 
     def __repr__(self) -> str:
-        return f"BudgetTable({len(self):,} records, ε {self.epsilon.min():g} … {self.epsilon.max():g})"
+        columns = [name for name in ("delta", "subjects") if getattr(self, name) is not None]
+        return f"BudgetTable({', '.join([f'{len(self):,} records', *columns])})"
+
+    def _repr_html_(self) -> str:
+        counts, _ = np.histogram(self.epsilon, bins=[0.0, *_BANDS, np.inf])
+        names = [f"ε up to {band:g}" for band in _BANDS] + [f"ε above {_BANDS[-1]:g}"]
+        return html_table(repr(self), zip(names, map("{:,}".format, counts), strict=True), ("budget", "records"))
 
     def position(self, record: str) -> int:
-        """The row of a record."""
+        """The row of a record, counted from 0."""
         row = int(pc.index(self.ids, pa.scalar(str(record), self.ids.type)).as_py())
         if row < 0:
             raise BudgetError(f"no record {record!r} among {len(self):,}; ids are compared exactly")
         return row
 
     def arranged(self, ids: Sequence[str]) -> BudgetTable:
-        """The same budgets in the order of these record ids; refuses unless both name exactly the same records."""
-        wanted = _strings("record", list(ids))
-        rows = pc.index_in(wanted, value_set=self.ids.combine_chunks())
-        validation.check_ids(wanted, ROWS)
+        """The same budgets in the order of `ids`. Refuses unless table and `ids` name exactly the same records."""
+        records = _strings("record", list(ids))
+        rows = pc.index_in(records, value_set=self.ids.combine_chunks())
+        validation.check_ids(records, ROWS)
         if rows.null_count:
-            missing = wanted.filter(pc.is_null(rows))
+            missing = records.filter(pc.is_null(rows))
             raise BudgetError(
-                f"{len(missing):,} of {len(wanted):,} records have no budget, {missing[0].as_py()!r} first; every "
-                "record needs one: add them to the table"
+                f"{len(missing):,} of {len(records):,} records have no budget, the first is {missing[0].as_py()!r}; "
+                "every record needs one: add them to the table"
             )
-        if len(self) != len(wanted):
-            spare = self.ids.filter(pc.invert(pc.is_in(self.ids, value_set=wanted.combine_chunks())))
+        if len(self) != len(records):
+            spare = self.ids.filter(pc.invert(pc.is_in(self.ids, value_set=records.combine_chunks())))
             raise BudgetError(
-                f"{len(spare):,} budgets belong to no record, {spare[0].as_py()!r} first; the table must fit the data: "
-                "remove them, or add the records"
+                f"{len(spare):,} budgets belong to no record, the first is {spare[0].as_py()!r}; the table must match "
+                "the data: remove these budgets or add the records"
             )
         order = rows.combine_chunks()
         positions = np.asarray(order)
@@ -139,14 +152,14 @@ class BudgetTable:
         return BudgetTable(self.ids.take(order), self.epsilon[positions], delta=delta, subjects=subjects)
 
     def subject_sizes(self) -> NDArray[np.int64]:
-        """How many records the subject of each record has."""
+        """For each record, how many records its subject has."""
         if self.subjects is None:
             return np.ones(len(self), dtype=np.int64)
         codes = self._subject_codes()
         return np.bincount(codes)[codes]
 
     def per_record(self, lifetime_delta: float | None = None) -> RecordBudgets:
-        """What each record allows by itself; `lifetime_delta` stands in for a missing δ column."""
+        """What each single record allows. `lifetime_delta` is used for all records if there is no δ column."""
         delta = self.delta
         if lifetime_delta is not None:
             require_delta("lifetime_delta", lifetime_delta)
@@ -156,8 +169,8 @@ class BudgetTable:
         sizes = self.subject_sizes()
         share = self.epsilon / sizes
         if delta is not None:
-            # Group composition of k records at (ε/k, δ'): δ = δ' (1 + e^{ε/k} + … + e^{(k−1)ε/k}). Solved for δ' and
-            # written with falling exponentials only, which cannot overflow.
+            # Group composition of k records at (ε/k, δ') gives δ = δ' (1 + e^{ε/k} + … + e^{(k−1)ε/k}). This is solved
+            # for δ' and written with negative exponents only, which cannot overflow.
             delta = delta * np.exp(share - self.epsilon) * np.expm1(-share) / np.expm1(-self.epsilon)
         return RecordBudgets(share, delta)
 
@@ -168,7 +181,7 @@ class BudgetTable:
 
 
 def _frozen(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """A copy of its own, so that nobody can change a number after it was checked."""
+    """A read-only copy, so that no number can change after it has been checked."""
     try:
         array = np.array(values, dtype=np.float64, ndmin=1)
     except (TypeError, ValueError) as error:
@@ -181,9 +194,9 @@ def _frozen(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 def _strings(name: str, values: Texts) -> pa.ChunkedArray:
     if not isinstance(values, pa.Array | pa.ChunkedArray):
-        wrong = values if isinstance(values, str) else _first_other_than_text(values)
+        wrong = values if isinstance(values, str) else _first_not_text(values)
         if wrong is not None:
-            raise BudgetError(f"{name} ids must be a list of texts, got {wrong!r}")
+            raise BudgetError(f"{name} ids must be a list of strings, got {wrong!r}")
         try:
             values = pa.array(values, type=pa.string())
         except UnicodeEncodeError as error:
@@ -195,7 +208,7 @@ def _strings(name: str, values: Texts) -> pa.ChunkedArray:
     return values
 
 
-def _first_other_than_text(values: Sequence[object]) -> object:
+def _first_not_text(values: Sequence[object]) -> object:
     return next((value for value in values if value is not None and not isinstance(value, str)), None)
 
 
@@ -205,4 +218,6 @@ def _check_lengths(table: BudgetTable) -> None:
     columns = {"record": table.ids, "delta": table.delta, "subject": table.subjects}
     for name, column in columns.items():
         if column is not None and len(column) != len(table.epsilon):
-            raise BudgetError(f"{len(column):,} values of {name} for {len(table.epsilon):,} of epsilon")
+            raise BudgetError(
+                f"{len(column):,} values of {name} for {len(table.epsilon):,} of epsilon; give one for each record"
+            )

@@ -1,4 +1,4 @@
-"""The checks that make a budget table trustworthy; every refusal names the place, the record and the way out."""
+"""The checks that every budget table passes. A refusal names the line or row, the record and what to do."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGEST_EPSILON = 1000.0
-"""A larger ε promises nothing (e^1000); it is almost surely a mistake in units."""
+"""A larger ε promises nothing (e^1000) and is almost certainly a wrong unit."""
 
 NO_RECORDS = "there are no records; give at least one"
 
 
 @dataclass(frozen=True)
 class Place:
-    """How a reader finds a row again: in a CSV by its line in an editor, elsewhere by its row counted from 1."""
+    """How messages name a row: in a CSV file by its line in an editor, elsewhere by its number counted from 1."""
 
     noun: str
     first: int
 
     def __call__(self, row: int | np.integer) -> str:
-        """The place of a row counted from 0."""
+        """The name of a row, which is counted from 0."""
         return f"{self.noun} {int(row) + self.first}"
 
 
 ROWS = Place("row", 1)
 LINES = Place("line", 2)
-"""The header is line 1, and no field holds a line break (`files` refuses them), so rows and lines go together."""
+"""The header is line 1. No field contains a line break (`budget_files` refuses them), so each row is one line."""
 
 
 def check_ids(ids: pa.ChunkedArray, place: Place) -> None:
-    """Every record has an id, and its own."""
+    """Every record must have an id, and no two records the same one."""
     empty = first_empty(ids)
     if empty is not None:
         raise BudgetError(f"{place(empty)} has no record id; give every record one, and remove empty lines")
@@ -48,13 +48,13 @@ def check_ids(ids: pa.ChunkedArray, place: Place) -> None:
         rows = np.flatnonzero(pc.equal(ids, twice[0]).to_numpy())
         more = f" ({len(twice):,} ids occur more than once)" if len(twice) > 1 else ""
         raise BudgetError(
-            f"record id {twice[0]!r} stands in {place(rows[0])} and again in {place(rows[1])}{more}; "
-            "every record needs its own id. For several records of one person use the column 'subject'"
+            f"record id {twice[0]!r} occurs in {place(rows[0])} and again in {place(rows[1])}{more}; "
+            "every record needs its own id. For several records of one person, use the column 'subject'"
         )
 
 
 def check_epsilon(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Place) -> None:
-    """0 < ε ≤ 1000."""
+    """Every ε must satisfy 0 < ε ≤ 1000."""
     good = (values > 0.0) & (values <= LARGEST_EPSILON)
     if good.all():
         return
@@ -68,24 +68,24 @@ def check_epsilon(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Plac
 
 
 def check_delta(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Place) -> None:
-    """0 < δ < 1."""
+    """Every δ must satisfy 0 < δ < 1."""
     good = (values > 0.0) & (values < 1.0)
     if not good.all():
-        allowed = "must lie strictly between 0 and 1; leave the column out to use the silo's lifetime δ for all"
+        allowed = "must lie strictly between 0 and 1; omit the column to use the silo's lifetime δ for all records"
         _refuse("delta", values, good, ids, place, allowed)
 
 
 def check_subjects_named(subjects: pa.ChunkedArray, place: Place) -> None:
-    """Every record has a subject."""
+    """Every record must have a subject."""
     empty = first_empty(subjects)
     if empty is not None:
-        raise BudgetError(f"{place(empty)} has no subject; leave the column out if every record is its own subject")
+        raise BudgetError(f"{place(empty)} has no subject; omit the column if every record is its own subject")
 
 
 def check_subjects_agree(
     subjects: pa.ChunkedArray, codes: NDArray[np.int64], numbers: dict[str, NDArray[np.float64]], place: Place
 ) -> None:
-    """A subject, known by its code, has one budget."""
+    """All records of a subject must state the same budget; `codes` numbers the subjects."""
     first_rows = np.full(int(codes.max()) + 1, codes.size, dtype=np.int64)
     np.minimum.at(first_rows, codes, np.arange(codes.size))
     for name, values in numbers.items():
@@ -95,13 +95,13 @@ def check_subjects_agree(
             before = int(first_rows[codes[row]])
             raise BudgetError(
                 f"{place(row)}: subject {subjects[row].as_py()!r} has {name} {values[row]:g} here and "
-                f"{values[before]:g} in {place(before)}; a subject's {name} is one number, the same in all of its "
-                f"{place.noun}s (it is split over the records for you)"
+                f"{values[before]:g} in {place(before)}; write the same {name} in all {place.noun}s of a subject "
+                "(it is split over the records for you)"
             )
 
 
 def first_empty(texts: pa.ChunkedArray) -> int | None:
-    """The first row without a text."""
+    """The first row with an empty or missing text; None if there is none."""
     empty = pc.fill_null(pc.equal(texts, ""), True)
     row = int(pc.index(empty, pa.scalar(True)).as_py())
     return row if row >= 0 else None
@@ -119,5 +119,5 @@ def _refuse(
     value = values[row]
     what = "is missing or not a number" if np.isnan(value) else f"is {value:g}"
     more = int((~good).sum()) - 1
-    others = f" ({more:,} more {place.noun}{'s are' if more > 1 else ' is'} wrong)" if more else ""
-    raise BudgetError(f"{place(row)}, record {ids[row].as_py()!r}: {name} {what}, {allowed}{others}")
+    rest = f" ({more:,} more {place.noun}{'s are' if more > 1 else ' is'} wrong)" if more else ""
+    raise BudgetError(f"{place(row)}, record {ids[row].as_py()!r}: {name} {what}, {allowed}{rest}")

@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point: commands load on use, whatever goes wrong becomes one message and an exit code."""
+    """Entry point. Commands load on use; an error becomes one message and an exit code."""
     try:
         from rpdp.cli.run import run
 

@@ -1,4 +1,4 @@
-"""`rpdp account`: the price of a record."""
+"""`rpdp account`: what a run costs a record."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def account(
     max_participations: options.MaxParticipations = None,
     participations: options.Participations = None,
     realised: Annotated[
-        int | None, typer.Option("--realised", help="Also show the cost given that the silo joined so many rounds.")
+        int | None, typer.Option("--realised", help="Also show the cost given that the silo joined this many rounds.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """What a run costs a record: ε by both accountants, its error, its profile δ(ε) and the membership advantage.
+    """Show what a run costs a record: ε by both accountants, its profile δ(ε) and the membership advantage.
 
     Example: `rpdp account --rounds 15 --local-steps 50 --participation 0.5 -s 10.748 -d 1e-4 --q 0.01,0.1,1`
     """

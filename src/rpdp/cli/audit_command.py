@@ -1,4 +1,4 @@
-"""`rpdp audit`: attack one's own run."""
+"""`rpdp audit`: attack your own run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rpdp.checks import require_count
 from rpdp.cli import options
 from rpdp.cli.output import print_json, print_table, refuse_overwriting, say, say_line
-from rpdp.cli.progress import _Bar
+from rpdp.cli.progress import ProgressBar
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,47 +24,48 @@ GROUPS = "0.5,1,2,5,8"
 
 
 def audit(
-    file: options.RunFileArgument,
+    file: options.StudyFileArgument,
     canaries: Annotated[
         int | None,
         typer.Option(
             "--canaries",
-            help="Canaries of each budget group, in and out (100,000); at most 1,000 beside records, 10,000 served.",
+            help="Canaries per budget group, in and out (100,000); at most 1,000 beside records, 10,000 served.",
         ),
     ] = None,
     groups: Annotated[str, typer.Option("--groups", help="Budgets ε, separated by commas.")] = GROUPS,
     seed: options.Seed = None,
     method: options.Method = None,
     silo: Annotated[
-        str | None, typer.Option("--silo", help="Plant canaries beside its records; else the one with the most.")
+        str | None,
+        typer.Option("--silo", help="The silo beside whose records canaries are planted; by default the largest."),
     ] = None,
     view: Annotated[
-        str, typer.Option("--view", help="steps: the attacker sees every local step. rounds: released updates only.")
+        str, typer.Option("--view", help="steps: the attacker sees every local step. rounds: only released updates.")
     ] = "steps",
     served: Annotated[
         bool,
         typer.Option(
             "--served",
-            help="Also as in a deployment: an agent behind its socket, with a temporary ledger that holds canaries "
-            "only. Released updates only, whatever --view says. Method rpdp, plain SGD.",
+            help="Also audit a deployed silo: an agent behind its socket, with a temporary ledger that holds canaries "
+            "only. The attacker sees released updates only, whatever --view says. Method rpdp, plain SGD.",
         ),
     ] = False,
     model_only: Annotated[
-        bool, typer.Option("--model-only", help="Instead, a demonstration: what the final model tells about records.")
+        bool, typer.Option("--model-only", help="Instead, demonstrate what the final model reveals about records.")
     ] = False,
-    runs: Annotated[int | None, typer.Option("--runs", help="With --model-only: simulations (40).")] = None,
+    runs: Annotated[int | None, typer.Option("--runs", help="With --model-only: number of simulations (40).")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Directory; else audit below the run's output.")
+        Path | None, typer.Option("--out", "-o", help="Directory; by default audit below the run's output.")
     ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Attack one's own run: the ε that an attacker can prove for each budget, and whether the build does what it says.
+    """Attack your own run: the ε that an attacker can prove for each budget.
 
-    FILE is a study file (TOML). The audit sends made-up records through the silo's own code and touches no ledger of
-    the run; it is a simulation, but for --served, which serves a silo of its own for a few seconds. Exit code 0:
-    nothing found. 3: a broken promise, releases that do not follow the plan, a served silo whose ledger does not
-    verify, or a refusal.
+    FILE is a study file (TOML). The audit sends made-up records through the silo's own code and also tests whether
+    releases follow the plan. It touches no ledger of the run. It is a simulation, except for --served, which serves a
+    silo of its own for a few seconds. Exit code 0: nothing found. 3: a broken promise, releases that do not follow the
+    plan, a served silo whose ledger does not verify, or a refusal.
 
     Example: `rpdp audit examples/breast_cancer.toml --groups 0.5,5`
     """
@@ -125,7 +126,7 @@ def _canaries(
     from rpdp.audit.run_audit import audit_run
     from rpdp.audit.silo_audit import PER_GROUP
 
-    with _Bar("audit", quiet=as_json) as bar:
+    with ProgressBar("audit", quiet=as_json) as bar:
         result = audit_run(
             spec,
             settings,
@@ -184,7 +185,7 @@ def _model_only(
     from rpdp.audit.membership_inference import RUNS
     from rpdp.audit.run_audit import audit_run_model
 
-    with _Bar("simulations", quiet=as_json) as bar:
+    with ProgressBar("simulations", quiet=as_json) as bar:
         result = audit_run_model(
             spec,
             settings,
@@ -194,7 +195,7 @@ def _model_only(
             on_run=lambda done, total: bar.step("done", done, total),
         )
     write_json(files["result"], result.to_json())
-    write_page(files["page"], f"What the model of {spec.path.name} tells", membership_section(result))
+    write_page(files["page"], f"What the model of {spec.path.name} reveals", membership_section(result))
     if as_json:
         print_json({**result.to_json(), "files": {key: str(path) for key, path in files.items()}})
     else:

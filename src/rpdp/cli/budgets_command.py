@@ -38,9 +38,9 @@ def check(
     file: Annotated[Path, typer.Argument(help="The budget file.")],
     as_json: options.Json = False,
 ) -> None:
-    """Check a budget file as a whole and describe it. Any problem is an error that names line or record.
+    """Check a whole budget file and describe it. Every problem is reported with its line or record.
 
-    FILE is CSV or Parquet with the columns record and epsilon and, if wanted, delta and subject.
+    FILE is CSV or Parquet with the columns record and epsilon and, optionally, delta and subject.
 
     Example: `rpdp budgets check silo-a/budgets.csv`
     """
@@ -89,7 +89,7 @@ def make(
         raise InputError(f"{file.parent} is not a directory; make it first")
     chosen = named(distribution, parameters, options.overrides_of(settings or []))
     table = options.sampled(chosen, records, seed, prefix)
-    before = os.umask(0o077)  # an agent does not start if others can get at its budgets
+    before = os.umask(0o077)  # an agent does not start if other users can read its budgets
     try:
         table.write(file)
     finally:
@@ -139,7 +139,7 @@ def _count(records: int) -> str:
 
 
 def _quantiles(epsilon: NDArray[np.float64]) -> dict[str, float]:
-    """Budgets that somebody really has: no values in between."""
+    """Quantiles that are budgets of records, not interpolated values."""
     import numpy as np
 
     values = np.quantile(epsilon, list(_QUANTILES.values()), method="inverted_cdf")

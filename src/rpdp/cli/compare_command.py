@@ -1,4 +1,4 @@
-"""`rpdp compare`: the same run by several methods, over several seeds."""
+"""`rpdp compare`: several methods on the same study, over several seeds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from rpdp.checks import require_count
 from rpdp.cli import options
-from rpdp.cli.output import INTERRUPTED, print_json, print_table, say, say_line, tell_interrupted
-from rpdp.cli.progress import CellProgress
+from rpdp.cli.output import INTERRUPTED, print_json, print_table, report_interruption, say, say_line
+from rpdp.cli.progress import ComparisonProgress
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,21 +21,23 @@ DEFAULT_METHODS = "rpdp,minimum,dropout,privacy_free"
 
 
 def compare(
-    file: options.RunFileArgument,
+    file: options.StudyFileArgument,
     methods: Annotated[str, typer.Option("--methods", "-m", help="Methods, separated by commas.")] = DEFAULT_METHODS,
-    seeds: Annotated[int | None, typer.Option("--seeds", help="How many seeds; else those of the study file.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", help="Number of seeds; by default those of the study file.")
+    ] = None,
     first_seed: Annotated[int | None, typer.Option("--first-seed", help="With --seeds: the first (1).")] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="First give every method the grid of [tuning]. Not covered by any promise.")
+        bool, typer.Option("--tune", help="First tune every method on the grid of [tuning]. No promise covers this.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Directory for results.")] = None,
     workers: options.Workers = None,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again what is finished.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """The same run by several methods over several seeds: accuracy, records over budget, promises, and a report.
+    """Run several methods over several seeds: accuracy, records over budget, promises, and a report.
 
-    FILE is a study file (TOML). What was finished before is not run again, so an interrupted comparison goes on.
+    FILE is a study file (TOML). Finished runs are reused, so the same command resumes an interrupted comparison.
 
     Example: `rpdp compare examples/breast_cancer.toml --methods rpdp,minimum,dropout,privacy_free --seeds 5`
     """
@@ -54,13 +56,13 @@ def compare(
     chosen = [spec.settings(name) for name in names]
     try:
         if tune:
-            with CellProgress("tuning", quiet=as_json) as progress:
+            with ComparisonProgress("tuning", quiet=as_json) as progress:
                 chosen = search(spec, names, directory, workers=limit, on_cell=progress)
-        with CellProgress("running", quiet=as_json) as progress:
+        with ComparisonProgress("running", quiet=as_json) as progress:
             compared = run(spec, chosen, chosen_seeds, directory, workers=limit, force=force, on_cell=progress)
     except KeyboardInterrupt:
-        told = f"Every finished run is kept in {directory}; the same command{' without --force' * force} goes on."
-        tell_interrupted(told, None, as_json=as_json)
+        message = f"Every finished run is kept in {directory}; the same command{' without --force' * force} resumes."
+        report_interruption(message, None, as_json=as_json)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json({**table_json(compared), "tuned": tune, "files": _files(directory)})
@@ -109,9 +111,9 @@ def _show(spec: StudyFile, compared: Comparison, *, tuned: bool) -> None:
         say(f"{row.settings.method} promises: {row.promise}")
     if compared.reused:
         total = count * len(compared.rows)
-        say(f"{compared.reused} of {total} runs were there already; --force runs them again.")
+        say(f"{compared.reused} of {total} runs were finished before; --force runs them again.")
     if tuned:
-        say("Learning rates and clip norms were chosen by results on test records: not covered by any promise.")
+        say("Learning rates and clip norms were chosen by results on test records: no promise covers this.")
     say("A simulation: seeded, nobody is protected.", style="yellow")
     for name, path in _files(compared.directory).items():
         say_line(f"{name.replace('_', ' ')}: {path}")
@@ -122,14 +124,9 @@ def _cells(row: MethodRow) -> list[str]:
     level = "" if settings.level is None else f" at {settings.level:g}"
     return [
         f"{settings.method}{level}",
-        with_spread(row.accuracy),
-        with_spread(row.mean_over_silos),
+        "–" if row.accuracy is None else row.accuracy.text(4),
+        "–" if row.mean_over_silos is None else row.mean_over_silos.text(4),
         f"{settings.learning_rate:g}",
         f"{settings.clip_norm:g}",
         f"{row.overdrawn:,} of {row.records:,}",
     ]
-
-
-def with_spread(found: tuple[float, float] | None) -> str:
-    """Mean and deviation, or a dash."""
-    return "–" if found is None else f"{found[0]:.4f} ± {found[1]:.4f}"

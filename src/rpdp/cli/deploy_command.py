@@ -1,4 +1,4 @@
-"""`rpdp deploy`: bring up a federation over Flower: certificates, keys and files, a trial on this machine, runs."""
+"""`rpdp deploy`: certificates, keys and files of a federation over Flower; a trial on this machine; runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.output import print_json, say, say_line
-from rpdp.cli.signals import stop_when_told
+from rpdp.cli.signals import stop_on_signal
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 
 if TYPE_CHECKING:
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from rpdp.deployment.flower.control import Value
 
 _NOT_ADMITTED = "was not admitted"
-"""What the server says when a silo has refused the plan."""
+"""Part of the server's message when a silo has refused the plan."""
 
 app = typer.Typer(no_args_is_help=True)
 
-Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Of the federation, made by `rpdp deploy init`.")]
-RunId = Annotated[str, typer.Option("--run-id", help="The name of the rpdp run; the same again goes on with it.")]
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIRECTORY", help="The federation's directory, made by `rpdp deploy init`.")
+]
+RunId = Annotated[str, typer.Option("--run-id", help="The name of the rpdp run; the same name resumes it.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="A setting of the app, such as deadline=60. Repeatable.")
 ]
@@ -33,7 +35,7 @@ Patience = Annotated[float, typer.Option("--timeout", help="Seconds to wait for 
 
 @app.callback()
 def _root() -> None:
-    """Bring up a federation over Flower, with TLS and registered silos; there is no insecure way.
+    """Set up and run a federation over Flower, with TLS and registered silos.
 
     Example: `rpdp deploy init study.toml --silos north,south --out federation`
     """
@@ -41,7 +43,7 @@ def _root() -> None:
 
 @app.command()
 def init(
-    file: options.RunFileArgument,
+    file: options.StudyFileArgument,
     silos: Annotated[str, typer.Option("--silos", help="Names of the silos, separated by commas.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A new directory.")],
     host: Annotated[str, typer.Option("--host", help="Where silos reach the server: a name or an address.")] = (
@@ -55,7 +57,7 @@ def init(
 ) -> None:
     """Make certificates, silo keys, the Flower app and a silo file for every silo.
 
-    FILE is a study file (TOML): it says what is learnt and how, and names no budget and no record.
+    FILE is a study file (TOML). It says what is learnt and how, and contains no budget and no record.
 
     Example: `rpdp deploy init examples/deployment/study.toml --silos silo-00,silo-01 --out federation --trial`
     """
@@ -86,13 +88,14 @@ def init(
 def up(
     directory: Directory,
     run_id: Annotated[
-        str | None, typer.Option("--run-id", help="Run this, then stop everything; else until Ctrl-C.")
+        str | None,
+        typer.Option("--run-id", help="Do this run, then stop everything; without it, stay up until Ctrl-C."),
     ] = None,
     settings: Settings = None,
     timeout: Patience = 3600.0,
     as_json: options.Json = False,
 ) -> None:
-    """Start SuperLink, SuperNodes and agents on this machine, for a trial; all of them are stopped at the end.
+    """Start SuperLink, SuperNodes and agents on this machine, for a trial; stop all of them at the end.
 
     Example: `rpdp deploy up federation --run-id trial-1`
     """
@@ -104,7 +107,7 @@ def up(
     if run_id is not None:
         plain_name("run-id", run_id)
     given = _values(settings)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: whatever was started is stopped
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stop whatever was started
     with federation(layout):
         if not as_json:
             say(f"{len(layout.silos)} silos and their server are up at {layout.address}")
@@ -120,19 +123,19 @@ def up(
 
 @app.command()
 def register(directory: Directory, as_json: options.Json = False) -> None:
-    """Let the SuperNodes of all silos in at the running SuperLink, by their public keys.
+    """Register the public keys of all silos' SuperNodes at the running SuperLink.
 
     Example: `rpdp deploy register federation`
     """
     from rpdp.deployment.files.layout import Layout
-    from rpdp.deployment.trial import register
+    from rpdp.deployment.flower.control import Control
 
     layout = Layout.read(directory)
-    count = register(layout)
+    count = Control.of(layout).register_silos(layout)
     if as_json:
         print_json({"registered": count, "silos": list(layout.silos)})
         return
-    say(f"{count} of {len(layout.silos)} silos are new at {layout.address}")
+    say(f"{count} of {len(layout.silos)} silos were registered at {layout.address}")
 
 
 @app.command()
@@ -143,7 +146,7 @@ def run(
     timeout: Patience = 3600.0,
     as_json: options.Json = False,
 ) -> None:
-    """Submit a run to the running SuperLink and wait for its end; an interrupted one goes on under the same id.
+    """Submit a run to the running SuperLink and wait for its end; the same id resumes an interrupted run.
 
     Example: `rpdp deploy run federation --run-id trial-2`
     """
@@ -155,11 +158,11 @@ def run(
 
 
 def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float, *, as_json: bool) -> None:
-    from rpdp.deployment.trial import operator
+    from rpdp.deployment.flower.control import Control
     from rpdp.studies.run_directory import read_summary
 
     server = str(layout.server)  # wherever the directory is now
-    submitted = operator(layout).submit(layout.app, {"server": server, **settings, "run-id": run_id})
+    submitted = Control.of(layout).submit(layout.app, {"server": server, **settings, "run-id": run_id})
     log = layout.server / "runs" / f"{run_id}.log"
     status = submitted.wait(timeout=timeout, log=log)
     if status.name != "completed":
@@ -196,5 +199,5 @@ def _value(text: str) -> int | float | str:
 
 def _until_stopped() -> None:
     stopped = threading.Event()
-    stop_when_told(stopped.set)
+    stop_on_signal(stopped.set)
     stopped.wait()

@@ -1,4 +1,4 @@
-"""`rpdp doctor`: is this run fit to start?"""
+"""`rpdp doctor`: examine a run before it starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from rpdp.cli import options
 from rpdp.cli.output import console, print_json, say
-from rpdp.cli.spelling import spelled
+from rpdp.cli.unicode_fallback import spelled
 
 if TYPE_CHECKING:
     from rpdp.studies.doctor import DoctorFinding, Examination
@@ -18,14 +18,15 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(
-    file: options.RunFileArgument,
+    file: options.StudyFileArgument,
     seed: options.Seed = None,
     method: options.Method = None,
     as_json: options.Json = False,
 ) -> None:
-    """Look at a run before it starts: data, model, budgets, signal, time, memory. Exit code 0 if it can run.
+    """Examine a run before it starts: data, model, budgets, signal, time, memory.
 
-    FILE is a study file (TOML). Findings come from real records and budgets: they stay with their holder.
+    FILE is a study file (TOML). The exit code is 0 if the run can start. Findings come from real records and budgets:
+    they stay with their holder.
 
     Example: `rpdp doctor examples/breast_cancer.toml`
     """

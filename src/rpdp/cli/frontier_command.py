@@ -1,40 +1,90 @@
-"""`rpdp plan --frontier`: where people choose σ."""
+"""`rpdp frontier`: compare noise multipliers before choosing one."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rpdp.cli import options
+import typer
+
+from rpdp.cli import budget_source, options
+from rpdp.cli.budget_source import read_source
 from rpdp.cli.output import notes, print_json, print_table, refuse_overwriting, say, say_line
+from rpdp.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rpdp.accounting import Accountant, Schedule
     from rpdp.budgets import BudgetTable
     from rpdp.planning import FrontierPoint
 
-DEFAULT_RANGE = (0.7, 0.95, 1.25, 1.7, 2.2, 3.0, 4.0, 5.3, 7.0, 9.5, 12.5, 17.0, 22.0, 30.0)
-"""The frontier's noise multipliers, unless others are given."""
+DEFAULT_NOISE_MULTIPLIERS = (0.7, 0.95, 1.25, 1.7, 2.2, 3.0, 4.0, 5.3, 7.0, 9.5, 12.5, 17.0, 22.0, 30.0)
 
 _FROM_REAL_BUDGETS = (
-    "note: a σ chosen by looking at real budgets is not covered by the promise, and a plan made from them with "
-    "--at-knee says so; declare a distribution (--distribution, --records) to choose from, beside --budgets"
+    "note: the promise does not cover a σ chosen by looking at real budgets, and a plan made from them with --at-knee "
+    "says so; declare a distribution (--distribution, --records) to choose from, beside --budgets"
 )
 
 
+def frontier(
+    rounds: options.Rounds,
+    local_steps: options.LocalSteps,
+    delta: options.Delta,
+    participation: options.Participation = None,
+    max_participations: options.MaxParticipations = None,
+    participations: options.Participations = None,
+    budgets: Annotated[Path | None, typer.Option("--budgets", "-b", help="The silo's budget file.")] = None,
+    distribution: budget_source.DistributionName = None,
+    records: budget_source.NominalRecords = None,
+    parameters: budget_source.Parameters = None,
+    settings: budget_source.DistributionSettings = None,
+    noise_multipliers: budget_source.NoiseMultipliers = None,
+    accountant: options.AccountantOption = "pld",
+    figure: Annotated[Path | None, typer.Option("--figure", help="Also write the figure to this HTML file.")] = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Compare noise multipliers: what each costs, and how much signal it gives.
+
+    More noise lets every record be drawn more often for the same budget. The knee marks where more noise stops paying
+    off; `rpdp plan --at-knee` takes it. Nothing is planned here.
+
+    Example: `rpdp frontier -T 15 -t 50 --participations 8 -d 1e-4 --distribution ThreeLevels -n 4000`
+    """
+    schedule = options.schedule_of(rounds, local_steps, participation, max_participations, participations)
+    chosen = options.accountant_of(accountant)
+    if figure is not None and figure.suffix != ".html":
+        raise InputError(f"--figure {figure}: the name of the figure must end in .html")
+    refuse_overwriting([figure], force=force)
+    source = read_source(budgets, distribution, records, parameters, settings)
+    compared = NoiseRange(schedule, source.public, delta, chosen, noise_multipliers)
+    points, best = compared.points()
+    if figure is not None:
+        from rpdp.report import frontier_figure, write_figure
+
+        write_figure(frontier_figure(points, best), figure)
+    note = None if source.is_declared else _FROM_REAL_BUDGETS
+    file = None if figure is None else str(figure)
+    if as_json:
+        listed = [asdict(point) for point in points]
+        print_json({"points": listed, "knee": best, "covered": source.is_declared, "note": note, "figure": file})
+        return
+    _show(compared, points, best)
+    if note is not None:
+        say(note, style="yellow")
+    if file is not None:
+        say_line(f"figure: {file}")
+
+
 @dataclass(frozen=True)
-class Range:
-    """The frontier that the options describe."""
+class NoiseRange:
+    """The noise multipliers to compare, and what they are compared for."""
 
     schedule: Schedule
-    source: BudgetTable
+    budgets: BudgetTable
     delta: float
     accountant: Accountant
     noise_multipliers: str | None
-    covered: bool
-    """Whether the budgets are declared ones, so that a choice made here reveals nothing."""
 
     def points(self) -> tuple[list[FrontierPoint], int]:
         """All points by rising σ, with a progress bar on a terminal, and the index of the knee."""
@@ -42,12 +92,12 @@ class Range:
 
         from rpdp.planning import frontier, knee
 
-        sigmas: tuple[float, ...] = DEFAULT_RANGE
+        sigmas: tuple[float, ...] = DEFAULT_NOISE_MULTIPLIERS
         if self.noise_multipliers is not None:
             sigmas = tuple(sorted(set(options.numbers_of("--noise-multipliers", self.noise_multipliers))))
         points = frontier(
             self.schedule,
-            self.source.per_record().epsilon,
+            self.budgets.per_record().epsilon,
             delta=self.delta,
             noise_multipliers=sigmas,
             accountant=self.accountant,
@@ -57,21 +107,7 @@ class Range:
         return listed, knee(listed)
 
 
-def show_frontier(frontier: Range, out: Path | None, *, force: bool, as_json: bool) -> None:
-    """The frontier as table or JSON and, if wanted, as a figure."""
-    figure = None if out is None else out / "frontier.html"
-    refuse_overwriting([figure], force=force)
-    points, best = frontier.points()
-    if figure is not None:
-        from rpdp.report import frontier_figure, write_figure
-
-        write_figure(frontier_figure(points, best), figure)
-    note = None if frontier.covered else _FROM_REAL_BUDGETS
-    if as_json:
-        listed = [asdict(point) for point in points]
-        file = None if figure is None else str(figure)
-        print_json({"points": listed, "knee": best, "covered": frontier.covered, "note": note, "figure": file})
-        return
+def _show(compared: NoiseRange, points: list[FrontierPoint], best: int) -> None:
     columns = [
         "σ",
         "cost at\N{NO-BREAK SPACE}q=1",
@@ -82,13 +118,9 @@ def show_frontier(frontier: Range, out: Path | None, *, force: bool, as_json: bo
         "always in",
     ]
     rows = [_row(point, knee=index == best) for index, point in enumerate(points)]
-    say(f"{frontier.schedule.describe()} · δ = {frontier.delta:g} · {len(frontier.source):,} records")
+    say(f"{compared.schedule.describe()} · δ = {compared.delta:g} · {len(compared.budgets):,} records")
     print_table("Sampling against noise", columns, rows)
-    say("knee: beyond it, more noise costs much more compute and buys little more signal. Take it with --at-knee")
-    if note is not None:
-        say(note, style="yellow")
-    if figure is not None:
-        say_line(f"figure: {figure}")
+    say("knee: beyond it, more noise costs much more compute and adds little signal. `rpdp plan --at-knee` takes it.")
 
 
 def _row(point: FrontierPoint, *, knee: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""`rpdp ledger`: the durable accounts of a silo's records, for the data steward."""
+"""`rpdp ledger`: the accounts of a silo's records, for the data steward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.ledger_prune_command import prune
-from rpdp.cli.ledger_words import show_overview
+from rpdp.cli.ledger_text import show_overview
 from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
 from rpdp.errors import InputError, PrivacyRefusal
 
@@ -34,13 +34,13 @@ NewBudgets = Annotated[
     Path | None, typer.Option("--budgets", "-b", help="Instead: a budget file with the new budgets.")
 ]
 KeyFile = Annotated[
-    Path | None, typer.Option("--key", help="Where the key of the record ids is, for a copy that lies elsewhere.")
+    Path | None, typer.Option("--key", help="The key file of the record ids, for a copy of the ledger.")
 ]
 
 
 @app.callback()
 def _root() -> None:
-    """The durable accounts of a silo's records: what each one allows, what is spent, what is left.
+    """Keep the accounts of a silo's records: what each allows, has spent and has left.
 
     Example: `rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta 1e-3`, then
     `rpdp ledger show ledger.db`
@@ -58,11 +58,11 @@ def create(
         Path | None, typer.Option("--steward", help="Public key of the steward who may raise budgets (see keygen).")
     ] = None,
     simulation: Annotated[
-        bool, typer.Option("--simulation", help="For seeded runs, which protect nobody; for ever.")
+        bool, typer.Option("--simulation", help="For seeded runs, which protect nobody. Cannot be changed later.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make the ledger of a silo from its budget file. It is for production unless --simulation says otherwise.
+    """Create the ledger of a silo from its budget file, for production unless --simulation is given.
 
     Example: `rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta 1e-3 --steward steward.pub`
     """
@@ -80,14 +80,14 @@ def create(
         print_json({"file": str(ledger), **facts})
         return
     say(f"{ledger}: a {facts['kind']} ledger of {facts['records']:,} records, id {facts['ledger']}")
-    say_line(f"key of the record ids: {facts['key']} (back it up at another place; it never leaves the silo)")
+    say_line(f"key of the record ids: {facts['key']} (back it up elsewhere; it never leaves the silo)")
     if key is None:
         say("There is no steward key: budgets in this ledger can be lowered, never raised.")
 
 
 @app.command()
 def show(ledger: LedgerFile, as_json: options.Json = False) -> None:
-    """Totals, groups of budgets and runs. Works while a run is going on.
+    """Show totals, budget groups and runs. Works while a run is in progress.
 
     Example: `rpdp ledger show ledger.db`
     """
@@ -106,21 +106,21 @@ def explain(
     key: KeyFile = None,
     as_json: options.Json = False,
 ) -> None:
-    """The story of one record in plain words: its budget, its runs, what is spent and what is left.
+    """Explain one record's account: its budget, its runs, what is spent and what is left.
 
     Example: `rpdp ledger explain ledger.db patient-0017`
     """
     with _opened(ledger, key) as opened:
-        story = opened.explain(record)
+        explanation = opened.explain(record)
     if as_json:
-        print_json(asdict(story))
+        print_json(asdict(explanation))
         return
-    say(story.text)
+    say(explanation.text)
 
 
 @app.command()
 def verify(ledger: LedgerFile, as_json: options.Json = False) -> None:
-    """Recompute the chain and every account from the raw events, with fresh prices; list every discrepancy.
+    """Recompute the chain and every account from the raw events, price every run again, and list discrepancies.
 
     Example: `rpdp ledger verify ledger.db`
     """
@@ -140,8 +140,8 @@ def verify(ledger: LedgerFile, as_json: options.Json = False) -> None:
     if not result.is_good:
         if not as_json:
             raise PrivacyRefusal(
-                f"{ledger} is not what it says: {len(result.findings):,} findings. Do not train with it; go back to "
-                "a copy that passes, and lower the budgets by what may have been spent since"
+                f"{ledger} does not verify: {len(result.findings):,} findings. Do not train with it; go back to a copy "
+                "that verifies, and lower the budgets by what may have been spent since"
             )
         raise typer.Exit(PrivacyRefusal.exit_code)
 
@@ -156,7 +156,7 @@ def export(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Every account for an auditor: CSV, or JSON with all events. Records appear by keyed hashes, never by ids.
+    """Export every account for an auditor: CSV, or JSON with all events. Ids appear only as keyed hashes.
 
     Example: `rpdp ledger export ledger.db accounts.csv --without-ids`
     """
@@ -177,7 +177,7 @@ def copy(
     file: Annotated[Path, typer.Argument(help="Where to write.")],
     as_json: options.Json = False,
 ) -> None:
-    """A consistent copy, also while a run is going on: for an auditor, without the key of the ids.
+    """Copy the ledger for an auditor, without the key of the ids. Works while a run is in progress.
 
     Example: `rpdp ledger copy ledger.db for-the-auditor.db`
     """
@@ -197,13 +197,13 @@ def withdraw(
     reason: Reason = "",
     as_json: options.Json = False,
 ) -> None:
-    """A person takes back consent: never drawn again from the next local step on; nothing is refunded.
+    """Withdraw consent: from the next local step on the records are never drawn again. Nothing is refunded.
 
     Example: `rpdp ledger withdraw ledger.db patient-0017 --reason "letter of 3 May"`
     """
     with _opened(ledger) as opened:
         action = opened.withdraw(records or [], subjects=subject or [], reason=reason)
-    _told(ledger, action, "withdrawn", as_json=as_json)
+    _report_action(ledger, action, "withdrawn", as_json=as_json)
 
 
 @app.command()
@@ -216,14 +216,14 @@ def lower(
     reason: Reason = "",
     as_json: options.Json = False,
 ) -> None:
-    """Lower lifetime budgets, at any time. A budget below what is spent takes the record out of running runs.
+    """Lower lifetime budgets, at any time. A budget below what is spent removes the record from current runs.
 
     Example: `rpdp ledger lower ledger.db patient-0017 --epsilon 0.5`
     """
     names, new_epsilon, new_delta = _new_budgets(records, epsilon, delta, budgets)
     with _opened(ledger) as opened:
         action = opened.lower_budgets(names, new_epsilon, new_delta, reason=reason)
-    _told(ledger, action, "lowered", as_json=as_json)
+    _report_action(ledger, action, "lowered", as_json=as_json)
 
 
 @app.command("raise")
@@ -240,7 +240,7 @@ def raise_(
     reason: Reason = "",
     as_json: options.Json = False,
 ) -> None:
-    """Raise lifetime budgets, with the signature of the steward whose key the ledger was created with.
+    """Raise lifetime budgets, signed by the steward whose key the ledger was created with.
 
     Example: `rpdp ledger raise ledger.db patient-0017 --epsilon 2 --steward-key steward.key --reason "new consent"`
     """
@@ -252,7 +252,7 @@ def raise_(
     signer = StewardKey.read(key, passphrase)
     with _opened(ledger) as opened:
         action = opened.raise_budgets(names, new_epsilon, new_delta, key=signer, reason=reason)
-    _told(ledger, action, "raised", as_json=as_json)
+    _report_action(ledger, action, "raised", as_json=as_json)
 
 
 @app.command()
@@ -261,7 +261,7 @@ def add(
     budgets: Annotated[Path, typer.Option("--budgets", "-b", help="The new records and their lifetime budgets.")],
     as_json: options.Json = False,
 ) -> None:
-    """Bring new records into the ledger. Not while a run holds it.
+    """Add new records to the ledger. Not while a run holds it.
 
     Example: `rpdp ledger add ledger.db --budgets new-patients.csv`
     """
@@ -287,7 +287,7 @@ def keygen(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Make a steward's key pair. The public one goes into a ledger at its creation.
+    """Make a steward's key pair. The public key is given to `rpdp ledger create`.
 
     Example: `rpdp ledger keygen steward`
     """
@@ -311,12 +311,12 @@ def head(
     acknowledge: Annotated[
         Path | None,
         typer.Option(
-            "--acknowledge", help="A head (JSON) that the server has countersigned: keep it, refuse older states."
+            "--acknowledge", help="A head (JSON) that the server has countersigned: store it, and refuse older states."
         ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """The head of the public events (admissions, charges, releases), for the server to keep.
+    """Print the head of the public events (admissions, charges, releases), for the server to keep.
 
     Example: `rpdp ledger head ledger.db --json > head.json`
     """
@@ -345,18 +345,18 @@ def _opened(ledger: Path, key: Path | None = None) -> Iterator[Ledger]:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar for each kind of work on a terminal, nothing elsewhere."""
+    """Progress bars on a terminal, nothing elsewhere."""
     from rich.progress import Progress as Bars
 
     with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
         tasks: dict[str, Any] = {}
 
-        def told(what: str, done: int, of: int) -> None:
+        def update(what: str, done: int, of: int) -> None:
             if what not in tasks:
                 tasks[what] = bars.add_task(what, total=of)
             bars.update(tasks[what], completed=done, total=of)
 
-        yield told
+        yield update
 
 
 def _new_budgets(
@@ -375,8 +375,8 @@ def _new_budgets(
     return table.ids.to_pylist(), allowed.epsilon, allowed.delta
 
 
-def _told(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:
-    """Book the action now if nobody is writing; else the run that writes will."""
+def _report_action(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:
+    """Book the action now, unless a run holds the ledger: then that run books it."""
     from rpdp.ledger import Ledger, LedgerInUseError
 
     booked = True
@@ -393,6 +393,6 @@ def _told(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:
     when = (
         "booked"
         if booked
-        else "in force from the next local step on; the run that is writing the ledger now books it with its next round"
+        else "in force from the next local step on; the run that holds the ledger books it with its next round"
     )
     say(f"{ledger}: {count:,} {'record' if count == 1 else 'records'} {done}, {when}.")

@@ -1,4 +1,4 @@
-"""`rpdp ledger prune`: give back the space of updates that nobody will ask for again."""
+"""`rpdp ledger prune`: free the space of updates that no server will request again."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rpdp.cli.output import print_json, say
 def prune(
     ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")],
     run: Annotated[
-        str | None, typer.Option("--run", help="Of this run only, also if not all of its rounds were announced.")
+        str | None, typer.Option("--run", help="Only this run, even if not all of its rounds were announced.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Kept in the ledger; it stays in the silo.")] = "",
     as_json: options.Json = False,
 ) -> None:
-    """Remove the stored updates of runs that are over. Charges and releases stay; a round asked again is sat out.
+    """Remove the stored updates of finished runs. Charges and releases stay.
 
-    A run is over when all of its rounds were announced; name it with --run if it was given up. Not while a run holds
-    the ledger.
+    A run is finished when all of its rounds were announced; name an abandoned one with --run. If the server asks for a
+    removed round again, the silo sits it out. Not while a run holds the ledger.
 
     Example: `rpdp ledger prune ledger.db --run spring`
     """
@@ -39,4 +39,4 @@ def prune(
     for one in gone:
         say(f"{ledger}: {one.count:,} updates of run {one.run} removed ({one.bytes / 1e6:,.1f} MB)")
     if not gone:
-        say(f"{ledger}: there is nothing to remove. A run that was given up is named with --run.")
+        say(f"{ledger}: there is nothing to remove. Name an abandoned run with --run.")

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what becomes of them."""
+"""Options that several commands share, and the checked values that they stand for."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from rpdp.studies.study_file import StudyFile
 
 MOST_RECORDS = 100_000_000
-"""More made-up records than this would not fit into memory."""
+"""More nominal records than this would not fit into memory."""
 
 Rounds = Annotated[int, typer.Option("--rounds", "-T", help="Rounds that the server announces.")]
 LocalSteps = Annotated[int, typer.Option("--local-steps", "-t", help="Noisy local steps in a joined round.")]
 Participation = Annotated[
-    float | None, typer.Option("--participation", help="Chance that a silo joins a round; it flips the coin itself.")
+    float | None, typer.Option("--participation", help="Probability that a silo joins a round; the silo draws it.")
 ]
 MaxParticipations = Annotated[
-    int | None, typer.Option("--max-participations", help="With --participation: sit out after so many joined rounds.")
+    int | None, typer.Option("--max-participations", help="With --participation: join at most this many rounds.")
 ]
 Participations = Annotated[
     int | None,
     typer.Option(
-        "--participations", help="Join exactly so many rounds, drawn by the silo (instead of --participation)."
+        "--participations", help="Join exactly this many rounds, drawn by the silo (instead of --participation)."
     ),
 ]
 Delta = Annotated[float, typer.Option("--delta", "-d", help="δ of the run, common to all records.")]
 AccountantOption = Annotated[str, typer.Option("--accountant", help="pld (default) or rdp.")]
-RunFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The study file (TOML).", show_default=False)]
-Seed = Annotated[int | None, typer.Option("--seed", help="Instead of the first seed of the study file.")]
-Method = Annotated[str | None, typer.Option("--method", help="Instead of the method of the study file.")]
+StudyFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The study file (TOML).", show_default=False)]
+Seed = Annotated[int | None, typer.Option("--seed", help="The seed; by default the first of the study file.")]
+Method = Annotated[str | None, typer.Option("--method", help="The method; by default that of the study file.")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", help="Processes; by default one per core. Does not change results.")
+    int | None, typer.Option("--workers", help="Number of processes; by default one per core. Does not change results.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
@@ -57,7 +57,7 @@ def seed_of(given: int | None, spec: StudyFile) -> int:
 
 
 def workers_of(given: int | None, spec: StudyFile) -> int | None:
-    """The number of processes: the option, or what the study file says, or no wish."""
+    """The number of processes: the option, or what the study file says, or None for the default."""
     return spec.run.workers if given is None else require_count("--workers", given, most=1024)
 
 
@@ -123,7 +123,7 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def sampled(distribution: Distribution, records: int, seed: int, prefix: str) -> BudgetTable:
-    """A table of made-up records, numbered from 1."""
+    """A table of nominal records, numbered from 1."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

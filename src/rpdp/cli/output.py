@@ -1,4 +1,4 @@
-"""How commands speak: tables and sentences for people on a terminal, one JSON object for machines."""
+"""Output of commands: tables and sentences for people on a terminal, one JSON object for machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rpdp.cli.spelling import has_unicode, spelled
+from rpdp.cli.unicode_fallback import has_unicode, spelled
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ notes = Console(highlight=False, markup=False, emoji=False, stderr=True)
 
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C: 128 + SIGINT, as shells count."""
+"""The exit code after Ctrl-C: 128 + SIGINT, the shells' convention."""
 
 _GAP = 2
 """Between two columns: a space of padding and one of the box."""
@@ -36,17 +36,17 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """A sentence, wrapped between words."""
+    """Print a sentence, wrapped between words."""
     console.print(spelled(text), style=style)
 
 
 def say_line(text: str, style: str | None = None) -> None:
-    """One line that stays one, because it names a file."""
+    """Print a line without wrapping it, because it names a file."""
     console.print(spelled(text), style=style, soft_wrap=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people; numbers on the right. Headers wrap on a narrow terminal, values are never cut."""
+    """Print a table, numbers on the right. Headers wrap on a narrow terminal; values are never cut."""
     say_line(title, style="bold")
     table = Table(
         box=box.SIMPLE_HEAD if has_unicode() else box.ASCII, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
@@ -63,7 +63,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def report_error(message: str, kind: str, exit_code: int, *, as_json: bool) -> int:
-    """Print an error where its reader looks, and return the exit code."""
+    """Print an error, as JSON on standard output or as a line on standard error; return the exit code."""
     if as_json:
         print_json({"error": message, "kind": kind, "exit_code": exit_code})
     else:
@@ -72,8 +72,8 @@ def report_error(message: str, kind: str, exit_code: int, *, as_json: bool) -> i
     return exit_code
 
 
-def tell_interrupted(message: str, command: str | None, *, as_json: bool) -> None:
-    """After Ctrl-C: what is kept, and the command that goes on with it."""
+def report_interruption(message: str, command: str | None, *, as_json: bool) -> None:
+    """After Ctrl-C: say what is kept, and which command resumes it."""
     if as_json:
         print_json({"error": message, "kind": "Interrupted", "exit_code": INTERRUPTED, "resume": command})
         return
@@ -83,7 +83,7 @@ def tell_interrupted(message: str, command: str | None, *, as_json: bool) -> Non
 
 
 def refuse_overwriting(files: Iterable[Path | None], *, force: bool) -> None:
-    """Nothing that exists is overwritten unless it is wanted, and no directory is taken for a file."""
+    """Refuse to overwrite a file without --force, and to write a file where a directory is."""
     for file in files:
         if file is None:
             continue

@@ -1,4 +1,4 @@
-"""Progress on standard error: a live bar on a terminal, a line per step elsewhere, nothing beside JSON."""
+"""Progress on standard error: a live bar on a terminal, a line per step elsewhere, nothing with --json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rpdp.cli.output import notes
-from rpdp.cli.spelling import spelled
+from rpdp.cli.unicode_fallback import spelled
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rpdp.studies.execution import MethodRun
 
 
-class _Bar:
-    """A bar with a text that changes; on no terminal, a line for each step."""
+class ProgressBar:
+    """A bar with a changing text; where there is no terminal, a line for each step."""
 
     def __init__(self, title: str, total: int | None = None, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -44,25 +44,25 @@ class _Bar:
         self._progress.stop()
 
     def step(self, text: str, done: int, total: int) -> None:
-        """One more is done."""
+        """One more step is done."""
         if self._live:
             self._progress.update(self._task, completed=done, total=total, text=text)
         elif not self._quiet:
             notes.print(spelled(f"{done}/{total} {text}"), soft_wrap=True)
 
 
-class CellProgress(_Bar):
-    """Cells of a comparison."""
+class ComparisonProgress(ProgressBar):
+    """Progress over the runs of a comparison."""
 
     def __call__(self, cell: MethodRun, done: int, total: int) -> None:
-        """A cell is finished."""
+        """A run is finished."""
         settings = cell.settings
         tried = f", η = {settings.learning_rate:g}, L = {settings.clip_norm:g}" if settings.tuned else ""
         self.step(f"{settings.method}, seed {cell.seed}{tried}", done, total)
 
 
-class RoundProgress(_Bar):
-    """Rounds of a run."""
+class RoundProgress(ProgressBar):
+    """Progress over the rounds of a run."""
 
     def __init__(self, title: str, rounds: int, *, quiet: bool) -> None:
         super().__init__(title, rounds, quiet=quiet)
@@ -70,12 +70,12 @@ class RoundProgress(_Bar):
         self._silos = 0
 
     def remark(self, text: str) -> None:
-        """Something that is good to know."""
+        """Print a note."""
         if not self._quiet:
             notes.print(spelled(f"note: {text}"), soft_wrap=True)
 
     def begin(self, built: PreparedRun) -> None:
-        """The federation is put together."""
+        """The federation is built: the number of silos is known."""
         self._silos = len(built.silos)
 
     def __call__(self, log: RoundLog) -> None:

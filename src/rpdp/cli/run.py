@@ -1,4 +1,4 @@
-"""Running a command: every way it can end becomes an exit code, and a message where its reader looks."""
+"""Run a command line: whatever happens becomes one message and an exit code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from click import ClickException
 
-from rpdp.cli import spelling
+from rpdp.cli import unicode_fallback
 from rpdp.cli.app import app as rpdp_app
 from rpdp.cli.output import INTERRUPTED, report_error
 from rpdp.errors import RpdpError
@@ -20,10 +20,22 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 
+_EXTRAS = {
+    "rpdp audit": ("train",),
+    "rpdp compare": ("train",),
+    "rpdp deploy": ("train", "ledger", "flower"),
+    "rpdp doctor": ("train",),
+    "rpdp ledger": ("ledger",),
+    "rpdp report": ("train",),
+    "rpdp silo": ("train", "ledger"),
+    "rpdp train": ("train",),
+}
+"""The extras that a command needs. The embedded tasks and real runs need more (demo, ledger), and say so themselves."""
+
 
 def run(arguments: Sequence[str], app: Typer = rpdp_app) -> int:
-    """Run a command line and return its exit code; never a traceback for what a user can cause."""
-    spelling.install()
+    """Run a command line and return its exit code. Nothing that a user can cause ends in a traceback."""
+    unicode_fallback.install()
     try:
         code = _run(app, arguments)
         sys.stdout.flush()
@@ -38,6 +50,9 @@ def _run(app: Typer, arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         return int(app(list(arguments), prog_name=app.info.name, standalone_mode=False) or 0)
+    except ModuleNotFoundError as error:
+        known = _missing_extra(f"{app.info.name} {_command(arguments)}", error)
+        return report_error(str(known), type(known).__name__, known.exit_code, as_json=as_json)
     except RpdpError as error:
         return report_error(str(error), type(error).__name__, error.exit_code, as_json=as_json)
     except ClickException as error:
@@ -51,6 +66,20 @@ def _run(app: Typer, arguments: Sequence[str]) -> int:
         return report_error(f"{name}{error.strerror or error}", "OSError", BAD_INPUT, as_json=as_json)
 
 
+def _command(arguments: Sequence[str]) -> str:
+    return next((argument for argument in arguments if not argument.startswith("-")), "")
+
+
+def _missing_extra(command: str, error: ModuleNotFoundError) -> RpdpError:
+    """The error that names the extra to install; a module that no extra provides is a defect, and stays one."""
+    from rpdp.extras import missing_extra
+
+    known = missing_extra(command, error, _EXTRAS.get(command, ()))
+    if known is None:
+        raise error
+    return known
+
+
 def _usage(error: ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = "" if context is None else f" See {context.command_path} --help"
@@ -58,6 +87,6 @@ def _usage(error: ClickException) -> str:
 
 
 def _leave_quietly() -> int:
-    """The reader of a pipe has seen enough (`rpdp … | head -1`): let nothing complain at exit."""
+    """Whoever reads the pipe has left (`rpdp … | head -1`): print no error about it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -1,4 +1,4 @@
-"""To stop a server when it is told to, whatever its main thread waits for."""
+"""Stop a server on SIGTERM or Ctrl-C, whatever its main thread is waiting for."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def stop_when_told(stop: Callable[[], None]) -> None:
+def stop_on_signal(stop: Callable[[], None]) -> None:
     """Call `stop` at SIGTERM or Ctrl-C.
 
-    Python runs its own handlers in the main thread alone. The system may give a signal to any other thread, and a main
-    thread that waits then sleeps on: so a thread waits for the byte that is written wherever the signal lands.
+    Python runs signal handlers in the main thread only. The system may deliver a signal to any other thread, and a
+    waiting main thread then sleeps on. So a thread of its own waits for the byte that Python writes to a pipe in
+    whichever thread the signal arrives.
     """
-    told, write = os.pipe()
+    read, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    threading.Thread(target=_wait, args=(told, stop), name="rpdp-stop", daemon=True).start()
+    threading.Thread(target=_wait, args=(read, stop), name="rpdp-stop", daemon=True).start()
 
 
-def _wait(told: int, stop: Callable[[], None]) -> None:
-    os.read(told, 1)
+def _wait(read: int, stop: Callable[[], None]) -> None:
+    os.read(read, 1)
     stop()

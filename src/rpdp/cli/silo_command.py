@@ -1,8 +1,9 @@
-"""`rpdp silo`: the agent of one silo, under the silo's own control."""
+"""`rpdp silo`: check and serve the agent of one silo."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.output import print_json, say, say_line
-from rpdp.cli.signals import stop_when_told
+from rpdp.cli.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from rpdp.deployment.agent.agent import Agent
@@ -23,7 +24,7 @@ SiloFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The silo
 
 @app.callback()
 def _root() -> None:
-    """A silo's own side of a federation: data, budgets, ledger and training stay with its agent.
+    """Run a silo's side of a federation: its agent keeps data, budgets, ledger and training.
 
     Example: `rpdp silo check silo.toml`, then `rpdp silo serve silo.toml`
     """
@@ -31,15 +32,15 @@ def _root() -> None:
 
 @app.command()
 def check(file: SiloFileArgument, as_json: options.Json = False) -> None:
-    """Open everything that the agent would, and say what it is; nothing is served.
+    """Open everything that the agent would open, and describe it. Nothing is served.
 
     Example: `rpdp silo check silo.toml`
     """
-    from rpdp.deployment.agent.opening import opened_agent
+    from rpdp.deployment.agent.opening import open_agent
     from rpdp.deployment.files.silo_file import SiloFile
 
     spec = SiloFile.read(file)
-    with opened_agent(spec) as agent:
+    with open_agent(spec) as agent:
         facts = _facts(spec, agent)
     if as_json:
         print_json(facts)
@@ -49,8 +50,10 @@ def check(file: SiloFileArgument, as_json: options.Json = False) -> None:
     for name, model in facts["models"].items():
         say_line(f"model {name}: {model['parameters']:,} parameters, fingerprint {model['fingerprint']}")
     after = facts["release_after"]
-    told = "when they are ready: their timing is not covered" if after is None else f"{after:g} s after the question"
-    say(f"answers leave {told}")
+    when = (
+        "as soon as they are ready: their timing is not covered" if after is None else f"{after:g} s after the request"
+    )
+    say(f"answers leave {when}")
     say_line(f"socket: {facts['socket']}")
 
 
@@ -75,20 +78,26 @@ def _facts(spec: SiloFile, agent: Agent) -> dict[str, Any]:
 @app.command()
 def serve(
     file: SiloFileArgument,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log who asks.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log who connects.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Serve the silo until SIGTERM or Ctrl-C. What is asked and refused is logged on standard error.
+    """Serve the silo until SIGTERM or Ctrl-C. Requests and refusals are logged on standard error.
+
+    With --json the description of `rpdp silo check` is printed first.
 
     Example: `rpdp silo serve silo.toml`
     """
-    from rpdp.deployment.agent.opening import opened_agent
+    from rpdp.deployment.agent.opening import open_agent
     from rpdp.deployment.agent.socket_service import Service
     from rpdp.deployment.files.silo_file import SiloFile
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("rpdp").setLevel(logging.DEBUG if verbose else logging.INFO)
     spec = SiloFile.read(file)
-    with opened_agent(spec) as agent:
+    with open_agent(spec) as agent:
+        if as_json:
+            print_json(_facts(spec, agent))
+            sys.stdout.flush()
         service = Service(agent, spec.file(spec.silo.socket), group=spec.silo.group)
-        stop_when_told(service.stop)
+        stop_on_signal(service.stop)
         service.serve()

@@ -1,4 +1,4 @@
-"""`rpdp train`: a run described by a study file."""
+"""`rpdp train`: train the model that a study file describes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpdp.cli import options
-from rpdp.cli.output import INTERRUPTED, print_json, print_table, say, say_line, tell_interrupted
+from rpdp.cli.output import INTERRUPTED, print_json, print_table, report_interruption, say, say_line
 from rpdp.cli.progress import RoundProgress
 
 if TYPE_CHECKING:
@@ -19,29 +19,32 @@ if TYPE_CHECKING:
 
 
 def train(
-    file: options.RunFileArgument,
+    file: options.StudyFileArgument,
     seed: options.Seed = None,
     method: options.Method = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Directory; else METHOD-SEED, or the run's id, below the study's output."),
+        typer.Option(
+            "--out", "-o", help="Directory; by default METHOD-SEED, or the run's id, below the study's output."
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run, to the same model.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run, to the same model.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Remove what an earlier run left in the directory.")] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Stop before anything is reserved if a record has less left than its budget."),
+        typer.Option("--strict", help="Stop before reserving anything if a record has less left than its budget."),
     ] = False,
     workers: options.Workers = None,
     device: Annotated[
-        str, typer.Option("--device", help="cpu, or cuda in simulations: the same up to float rounding.")
+        str, typer.Option("--device", help="cpu, or cuda in simulations: the same up to rounding.")
     ] = "cpu",
     as_json: options.Json = False,
 ) -> None:
-    """Train as a study file says: progress, log, model, report; Ctrl-C leaves a run that --resume continues.
+    """Train the model that a study file describes.
 
-    FILE is a study file (TOML). With seeds it is a simulation: it shows what a real run would do, and protects nobody.
-    Without seeds it is a real run, and needs a production ledger for every silo (rpdp ledger create).
+    FILE is a study file (TOML). With seeds the run is a simulation: it shows what a real run would do, and protects
+    nobody. Without seeds it is a real run, and needs a production ledger for every silo (rpdp ledger create). The
+    directory gets a log, the model and a report. After Ctrl-C, --resume continues the run.
 
     Example: `rpdp train examples/breast_cancer.toml --seed 7`
     """
@@ -57,7 +60,7 @@ def train(
         trained = _run(spec, chosen, number, directory, how)
     except KeyboardInterrupt:
         again = ["rpdp", "train", str(file), *_options(seed, method, out, device), "--resume"]
-        _tell_interrupted(directory, shlex.join(again), is_real=is_real, as_json=as_json)
+        _explain_interruption(directory, shlex.join(again), is_real=is_real, as_json=as_json)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json(_facts(trained))
@@ -105,17 +108,17 @@ def _options(seed: int | None, method: str | None, out: Path | None, device: str
     return [part for name, value in given.items() if value is not None for part in (name, str(value))]
 
 
-def _tell_interrupted(directory: Path, again: str, *, is_real: bool, as_json: bool) -> None:
+def _explain_interruption(directory: Path, again: str, *, is_real: bool, as_json: bool) -> None:
     from rpdp.studies.training_run import can_resume
 
     if is_real:
-        told = "What was reserved and charged stays so in the ledgers; the round in progress may sit out. Go on with:"
-        tell_interrupted(told, again, as_json=as_json)
+        message = "What was reserved and charged stays in the ledgers; the current round may be sat out. Continue with:"
+        report_interruption(message, again, as_json=as_json)
     elif can_resume(directory):
-        told = f"Every finished round is kept in {directory}. Go on to exactly the same model with:"
-        tell_interrupted(told, again, as_json=as_json)
+        message = f"Every finished round is kept in {directory}. Continue to exactly the same model with:"
+        report_interruption(message, again, as_json=as_json)
     else:
-        tell_interrupted("The first round was not over yet; nothing is kept.", None, as_json=as_json)
+        report_interruption("The first round was not finished; nothing is kept.", None, as_json=as_json)
 
 
 _SENSITIVE = ("report", "silos")
@@ -136,7 +139,7 @@ def _files(directory: Path) -> dict[str, str]:
 
 
 def _facts(trained: TrainedRun) -> dict[str, Any]:
-    """For machines. Of a real run in two parts: what anybody may see, and what stays with the data stewards."""
+    """The JSON output. For a real run it has two parts: what is public, and what stays with the data stewards."""
     from rpdp.studies.run_directory import summary
 
     public = {**summary(trained.result), "was_finished": trained.was_finished}

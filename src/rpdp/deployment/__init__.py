@@ -1,11 +1,10 @@
-"""A federation on Flower: certificates and keys, Flower's processes, and what runs at a silo and at the server.
+"""A federation in production: silo agents, Flower between them and the server, and the files that configure it.
 
-| module | what for |
+| package or module | purpose |
 |---|---|
-| `certificates` | the authority, the server's certificate, the silos' keys |
-| `flower` | start and stop a SuperLink and SuperNodes |
-| `control` | register silos, submit an app, learn how its run ended |
-| `processes`, `environment` | one process with its descendants; what Flower's processes run in |
-
-These import no flwr: Flower's executables are run, those of the same installation.
+| `agent` | a silo as a process: it holds data, budgets and ledger, and trains |
+| `flower` | the only place that imports flwr: client app, server run, SuperLink and SuperNodes |
+| `files` | silo file, directory of a federation, certificates and keys |
+| `trial` | a whole federation on one machine |
+| `processes`, `process_guard` | child processes, and making sure that none is left behind |
 """

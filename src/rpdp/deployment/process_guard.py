@@ -1,7 +1,7 @@
-"""A process that waits for the end of the one that started it, and then ends what that one has left behind.
+"""A guard process: when the process that started it ends, it ends what that one left behind.
 
-Whoever starts processes stops them (`Process`), unless it is killed and can do nothing any more. The guard reads their
-marks from a pipe. The system closes the pipe however its writer ends, and that is the sign.
+`Process` stops what it started, unless its own process is killed. The guard reads the marks of started processes from a
+pipe. The kernel closes the pipe however the writer ends, and then the guard acts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rpdp.deployment.processes import DEFAULT_GRACE, end_marked
 
 
 def main() -> None:
-    """Read marks until the pipe is closed, then end whoever carries one of them."""
+    """Read marks until the pipe is closed, then end every process that carries one of them."""
     end_marked({line.strip() for line in sys.stdin}, DEFAULT_GRACE)
 
 

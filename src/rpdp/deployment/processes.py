@@ -1,9 +1,9 @@
-"""One process that we started, with everything that it started in turn, and nothing else.
+"""Child processes that end together with everything they started.
 
-Flower's processes start others, some in a session of their own, and these outlive a killed parent for a while. So each
+Flower's processes start others, some in their own session, and these outlive a killed parent for a while. So each
 process gets a mark in its environment, which all its descendants inherit: stopping ends exactly the processes with this
-mark, each by its own id. (Where there is no /proc the mark cannot be read; Flower's own watchdogs then end the rest.)
-If this process is killed itself, `rpdp.deployment.process_guard` does the same.
+mark, each by its id. (Without /proc the mark cannot be read; Flower's own watchdogs then end the rest.) If this process
+itself is killed, `rpdp.deployment.process_guard` does the same.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 DEFAULT_GRACE = 10.0
 _MARK = "RPDP_PROCESS"
-_LAST_WORDS = 800  # characters of the log that an error repeats
+_LOG_TAIL = 800  # characters of the log that an error repeats
 
 
 class Process:
-    """A running command that writes to a log file (only its owner reads it), and is gone when the context ends."""
+    """A running command that writes to a log file, readable by its owner only; it is stopped when the context ends."""
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], directory: Path, log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], *, environment: Mapping[str, str], directory: str | Path, log: str | Path
+    ) -> None:
         self.name = Path(command[0]).name
-        self.log = log
+        self.log = Path(log)
         self._mark = secrets.token_hex(16)
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+        self.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             self._log_start = output.tell()
-            _tell_guard(self._mark)
+            _announce_to_guard(self._mark)
             self._popen = subprocess.Popen(  # noqa: S603 (the command is ours)
                 command,
                 env={**environment, _MARK: self._mark},
@@ -66,27 +68,27 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: ended by that signal."""
+        """None while it runs; negative if a signal ended it."""
         return self._popen.poll()
 
     def output(self) -> str:
-        """What this process wrote to its log so far (earlier processes with the same log left out)."""
+        """What this process has written to its log, without earlier processes that used the same file."""
         with self.log.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode(errors="replace")
 
     def wait_until(self, ready: Callable[[], bool], *, timeout: float, what: str) -> None:
-        """Come back when `ready()`; raise, with the end of the log, if the process ends before that or time is over."""
+        """Wait until `ready()`; raise, with the end of the log, if the process ends first or time is up."""
         deadline = time.monotonic() + timeout
         while not ready():
             if (code := self.exit_code) is not None:
-                raise RpdpError(f"{self.name} ended with exit code {code} before {what}{self._last_words()}")
+                raise RpdpError(f"{self.name} ended with exit code {code} before {what}{self._log_tail()}")
             if time.monotonic() > deadline:
-                raise RpdpError(f"{self.name}: not {what} after {timeout:g} s{self._last_words()}")
+                raise RpdpError(f"{self.name}: not {what} after {timeout:g} s{self._log_tail()}")
             time.sleep(POLL_SECONDS)
 
     def stop(self, grace: float = DEFAULT_GRACE) -> None:
-        """SIGTERM for the process, then for what it left behind; SIGKILL for all that is left after `grace` seconds."""
+        """Send SIGTERM to the process, then to what it left behind; after `grace` seconds SIGKILL to the rest."""
         deadline = time.monotonic() + grace
         if self.exit_code is None:
             self._popen.terminate()
@@ -96,7 +98,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL for the process and all its descendants, at once."""
+        """Send SIGKILL to the process and all its descendants."""
         if self.exit_code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -106,16 +108,16 @@ class Process:
             time.sleep(POLL_SECONDS / 10)
 
     def descendants(self) -> list[int]:
-        """Ids of the running processes that it started, directly or not, also after its own end."""
+        """Ids of the running processes that it started, directly or not, even after its own end."""
         return [pid for pid in _marked({self._mark}) if pid != self.pid]
 
-    def _last_words(self) -> str:
-        words = self.output().strip()
-        return f"; its log is {self.log}" + (f" and ends with:\n{words[-_LAST_WORDS:]}" if words else " (empty)")
+    def _log_tail(self) -> str:
+        text = self.output().strip()
+        return f"; its log is {self.log}" + (f" and ends with:\n{text[-_LOG_TAIL:]}" if text else " (empty)")
 
 
 def end_marked(marks: set[str], grace: float) -> None:
-    """SIGTERM for all processes that carry one of the marks, SIGKILL for those that are left after `grace` seconds."""
+    """Send SIGTERM to all processes that carry one of the marks, and SIGKILL after `grace` seconds."""
     deadline = time.monotonic() + grace
     number = signal.SIGTERM
     while left := _marked(marks):
@@ -127,7 +129,7 @@ def end_marked(marks: set[str], grace: float) -> None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on right now."""
+    """A TCP port that is not in use."""
     with _socket(host) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -135,7 +137,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def require_free_port(host: str, port: int) -> None:
-    """Refuse a port that somebody listens on: whoever connects would reach them, not us."""
+    """Refuse a port that is in use: whoever connects would reach another server."""
     with _socket(host) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -148,11 +150,11 @@ def _socket(host: str) -> socket.socket:
     return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
 
 
-def _tell_guard(mark: str) -> None:
-    """Before there is a process with this mark."""
+def _announce_to_guard(mark: str) -> None:
+    """Give the guard a mark, before there is a process that carries it."""
     pipe = _guard().stdin
     assert pipe is not None
-    with suppress(BrokenPipeError):  # somebody has ended the guard; what was started is stopped as ever
+    with suppress(BrokenPipeError):  # the guard is gone; `stop` still works
         pipe.write(f"{mark}\n".encode())
         pipe.flush()
 
@@ -160,8 +162,8 @@ def _tell_guard(mark: str) -> None:
 @cache
 def _guard() -> subprocess.Popen[bytes]:
     guard = subprocess.Popen(
-        [sys.executable, "-P", "-m", "rpdp.deployment.process_guard"],  # -P: with no module of the current directory
-        env={name: value for name, value in os.environ.items() if name != _MARK},  # it outlives who started us
+        [sys.executable, "-P", "-m", "rpdp.deployment.process_guard"],  # -P: no modules from the current directory
+        env={name: value for name, value in os.environ.items() if name != _MARK},  # it must outlive our parent
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

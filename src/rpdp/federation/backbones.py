@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from rpdp.checks import require_choice, require_number
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Weighted:
     silo: str
     weight: float
     change: Tensor
+
+    __repr__ = counts_repr
 
 
 def weighted_mean(changes: list[Weighted]) -> Tensor:

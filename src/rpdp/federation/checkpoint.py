@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.federation.evaluation import Score
 from rpdp.federation.run_result import RoundLog
@@ -38,6 +39,8 @@ class Checkpoint:
     backbone: dict[str, Tensor]
     draws: dict[str, NDArray[np.int64]]
     rounds: tuple[RoundLog, ...]
+
+    __repr__ = counts_repr
 
     def write(self, directory: str | Path) -> None:
         """Replace the checkpoint in a directory."""

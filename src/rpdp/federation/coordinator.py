@@ -21,10 +21,10 @@ from rpdp.checks import require_positive
 from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.frames import Frame
+from rpdp.federation.heads import read_heads, write_heads
 from rpdp.federation.messages import Update
 from rpdp.federation.run_result import RoundLog, RunResult
 from rpdp.federation.server import Server
-from rpdp.ledger.heads import read_heads, write_heads
 from rpdp.ledger.store.chain import PublicHead
 
 if TYPE_CHECKING:

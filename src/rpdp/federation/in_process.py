@@ -114,6 +114,7 @@ class InProcessRun:
             tuple(self._rounds),
             views,
             seconds,
+            self._model.module,
         )
 
     def _round(self, pool: Pool) -> RoundLog:

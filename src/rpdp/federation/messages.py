@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Announcement:
     values: Tensor
     correction: Tensor | None = None
 
+    __repr__ = counts_repr
+
     def digest(self) -> str:
         """Return a hash of the whole announcement."""
         digest = hashlib.sha256(f"{self.run}\n{self.plan}\n{self.round}\n{self.correction is None}\n".encode())
@@ -54,6 +57,8 @@ class Update:
     silo: str
     round: int
     change: Tensor
+
+    __repr__ = counts_repr
 
     def to_bytes(self) -> bytes:
         """Return header and numbers. The size depends on the model only, so it reveals nothing about records."""

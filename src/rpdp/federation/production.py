@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
 from rpdp.federation.devices import shared_device
+from rpdp.federation.heads import NAME as HEADS
+from rpdp.federation.heads import keep_heads, require_heads
 from rpdp.federation.in_process import InProcessRun, require_distinct
 from rpdp.federation.workers import one_thread
-from rpdp.ledger.heads import NAME as HEADS
-from rpdp.ledger.heads import keep_heads, require_heads
 from rpdp.sampling import Secure
 
 if TYPE_CHECKING:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from rpdp.display import html_table
+from rpdp.errors import InputError
+from rpdp.federation.fingerprint import model_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from rpdp.federation.evaluation import Score
     from rpdp.planning import PublicPlan, SiloPlan
@@ -55,6 +60,9 @@ class SiloView:
     correct: NDArray[np.bool_] | None
     overdrawn: int
 
+    def __repr__(self) -> str:
+        return f"SiloView({len(self.plan):,} records, {len(self.joined):,} rounds joined, {self.overdrawn:,} overdrawn)"
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -69,6 +77,8 @@ class RunResult:
         rounds: All rounds.
         silos: The silos' own views, by name. Sensitive.
         seconds: The wall-clock time.
+        module: A module of the run's architecture, for `model`; None where it is not known, as in a result read from
+            files. It is not stored.
     """
 
     run: str
@@ -79,6 +89,50 @@ class RunResult:
     rounds: tuple[RoundLog, ...]
     silos: Mapping[str, SiloView]
     seconds: float
+    module: nn.Module | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        kind = "simulation" if self.is_simulation else "production"
+        sizes = f"{len(self.rounds):,} rounds, {len(self.silos):,} silo views, {len(self.values):,} parameters"
+        return f"RunResult({self.run!r}, {self.method}, {kind}, {sizes})"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "method": self.method,
+            "kind": "simulation: nobody is protected" if self.is_simulation else "production",
+            "plan": repr(self.public),
+            "rounds": f"{len(self.rounds):,}, {sum(not log.joined for log in self.rounds):,} without an update",
+            "test accuracy": "not measured" if self.score is None else f"{self.score.accuracy:.3f}",
+            "parameters": f"{len(self.values):,}",
+            **{f"silo {name}": repr(view) for name, view in self.silos.items()},
+        }
+        return html_table(f"Run {self.run}", facts.items())
+
+    @property
+    def model(self) -> nn.Module:
+        """The trained model: a new module with the final values."""
+        if self.module is None:
+            raise InputError(
+                "this result knows the values of the model but not its module, as after read_result: make a module of "
+                "the same architecture and call result.load_into(module)"
+            )
+        return self.load_into(copy.deepcopy(self.module))
+
+    def load_into(self, module: nn.Module) -> nn.Module:
+        """Copy the final values into a module of the run's architecture, in place, and return it."""
+        import torch
+
+        trained = [value for value in module.parameters() if value.requires_grad]
+        sizes = [value.numel() for value in trained]
+        expected = self.public.model_fingerprint
+        if sum(sizes) != len(self.values) or expected not in (None, model_fingerprint(module)):
+            raise InputError(
+                f"the module has {sum(sizes):,} trainable parameters and the run trained {len(self.values):,}, or its "
+                "layers differ: use a module of the architecture that was trained"
+            )
+        for value, part in zip(trained, torch.split(self.values, sizes), strict=True):
+            value.data.copy_(part.view_as(value))
+        return module
 
     @property
     def is_simulation(self) -> bool:

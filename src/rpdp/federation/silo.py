@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from rpdp.display import counts_repr
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.devices import known_device
 from rpdp.federation.fingerprint import model_fingerprint
@@ -58,6 +59,8 @@ class TrainedRound:
 
     update: Update
     draws: NDArray[np.int64]
+
+    __repr__ = counts_repr
 
 
 class _Run:

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rpdp.lazy import lazy_names
 from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus
 from rpdp.ledger.budget_accountant import BudgetAccountant
 from rpdp.ledger.memory import MemoryAccount
@@ -31,10 +31,4 @@ _HOME_OF = {
 
 __all__ = ["Account", "AccountStatus", "BudgetAccountant", "Charge", "MemoryAccount", "RunStatus", *_HOME_OF]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'rpdp.ledger' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME_OF)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from rpdp.display import html_table
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.stewardship.action_booking import ActionBook
@@ -147,6 +148,22 @@ class LedgerBase:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.files.database)!r}, {self.kind}, {len(self.records):,} records)"
+
+    def _repr_html_(self) -> str:
+        steward = "nobody" if self.steward is None else "a steward with the key"
+        facts = {
+            "file": self.files.database,
+            "kind": self.kind,
+            "created": self.created,
+            "lifetime δ": f"{self.lifetime_delta:g}",
+            "records": f"{len(self.records):,}",
+            "public events": f"{self.chain.public_count:,}",
+            "budgets can be raised by": steward,
+        }
+        return html_table(f"Ledger {self.id}", facts.items())
 
     # Reading
 

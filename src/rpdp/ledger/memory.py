@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.budgets import RecordBudgets
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PlanError, PrivacyRefusal
 from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus, joins_round
 
@@ -28,6 +29,8 @@ class _Run:
     announced: int = 0
     joined: set[int] = field(default_factory=set)
     outbox: dict[int, bytes] = field(default_factory=dict)
+
+    __repr__ = counts_repr
 
 
 class MemoryAccount(Account):

@@ -1,4 +1,8 @@
-"""From budgets to probabilities: estimators, the public and the silo plan, the noise/sampling frontier."""
+"""Planning: from budgets to sampling probabilities.
+
+`PublicPlan` is the contract between server and silos, and `SiloPlan` holds a silo's own probabilities. Estimators turn
+budgets into probabilities; `frontier` shows the trade-off between noise and sampling.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step from a public plan and a silo's budgets to the silo's own plan."""
+"""Makes a silo's own plan from the public plan and the silo's budgets (privacy.md, section 6)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rpdp.planning.public_plan import PublicPlan
 
 Planner: TypeAlias = "Callable[[PublicPlan, pa.ChunkedArray, RecordBudgets], SiloPlan]"
-"""From the public plan, record ids and what each record has left to the silo plan."""
+"""Makes the silo plan from the public plan, the record ids and what each record has left."""
 
 
 def assign(public: PublicPlan, budgets: BudgetTable, *, estimator: str, lifetime_delta: float | None) -> SiloPlan:
-    """A `SiloPlan` in which every record's cost is within its budget; see `PublicPlan.assign`."""
+    """A `SiloPlan` in which no record costs more than its budget; see `PublicPlan.assign`."""
     if lifetime_delta is not None:
         require_delta("lifetime_delta", lifetime_delta)
     allowed = budgets.per_record(_delta_of_subjects(public, budgets, lifetime_delta))
@@ -35,11 +35,11 @@ def assign(public: PublicPlan, budgets: BudgetTable, *, estimator: str, lifetime
 def assign_allowed(
     public: PublicPlan, ids: pa.ChunkedArray, allowed: RecordBudgets, *, estimator: str = "certified"
 ) -> SiloPlan:
-    """As `assign`, from what each record allows by itself; nothing left (0) is a reason to sit out, not an error."""
+    """Like `assign`, from what each single record allows. A record with nothing left (0) sits out; that is no error."""
     delta_short = (
         np.zeros(len(ids), dtype=bool)
         if allowed.delta is None
-        else allowed.delta < public.delta * (1.0 - 1e-12)  # a δ that went through a file and back
+        else allowed.delta < public.delta * (1.0 - 1e-12)  # tolerate the rounding of a δ that was written and read back
     )
     usable = np.where(delta_short, 0.0, allowed.epsilon) if delta_short.any() else allowed.epsilon
     estimate = estimator_named(estimator)(public.curve, usable)
@@ -57,7 +57,10 @@ def assign_allowed(
 
 
 def _delta_of_subjects(public: PublicPlan, budgets: BudgetTable, lifetime_delta: float | None) -> float | None:
-    """Without any δ, subjects are promised the plan's own; by group composition those with several records sit out."""
+    """The lifetime δ to use. If none is stated, subjects get the plan's own δ.
+
+    Group composition then leaves each record of a subject with several records less than the plan's δ, so they sit out.
+    """
     if lifetime_delta is None and budgets.delta is None and budgets.subjects is not None:
         return public.delta
     return lifetime_delta

@@ -1,12 +1,12 @@
-"""From a budget to a sampling probability: one interface, three estimators.
+"""Estimators: from a budget to a sampling probability (privacy.md, section 6).
 
-An estimator takes a `PrivacyCurve` and an array of budgets and returns an `Estimate`: a probability for each budget,
-its cost over the whole run, and the number of rounds a record may be active so that it never overspends.
+An estimator takes a `PrivacyCurve` and an array of budgets. It returns an `Estimate`: for each budget a probability,
+its cost, and the number of rounds in which the record may be active without overspending.
 
 | estimator       | probability                                | active     | the promise holds                |
 |-----------------|--------------------------------------------|------------|----------------------------------|
-| `certified`     | the largest priced q within the budget     | all rounds | by construction                  |
-| `binary_search` | a search per different budget (IDP-SGD)    | all rounds | by construction                  |
+| `certified`     | the largest tabulated q within the budget  | all rounds | by construction                  |
+| `binary_search` | a search per distinct budget (IDP-SGD)     | all rounds | by construction                  |
 | `scf`           | the paper's curve fit, which can overshoot | up to t_j  | because records drop out in time |
 """
 
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from scipy import optimize
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PlanError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from rpdp.accounting import PrivacyCurve
 
 AUTHORS_CANDIDATES = np.unique(np.concatenate([np.arange(1, 100) / 100.0, np.arange(1, 100) / 1000.0, [1.0]]))
-"""Π of the paper's published code: 0.01 … 0.99 by 0.01, 0.001 … 0.099 by 0.001, and 1."""
+"""Π in the paper's published code: 0.01 … 0.99 by 0.01, 0.001 … 0.099 by 0.001, and 1."""
 
 _SEARCH_TOLERANCE = 1e-3
 _SEARCH_STEPS = 60
@@ -37,40 +38,42 @@ _MOST_ALONE = 1024
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an estimator found, an entry per budget, and what it says about itself."""
+    """The result of an estimator, with one entry per budget; `facts` holds numbers about the estimate itself."""
 
     q: NDArray[np.float64]
     cost: NDArray[np.float64]
-    """The cost that is reserved: of the rounds in which the record is active. Never above the budget."""
+    """The cost to reserve, for the rounds in which the record is active. Never above the budget."""
 
     active_rounds: NDArray[np.int32]
     """A record is active in the announced rounds 1 … active_rounds."""
 
     facts: Mapping[str, float] = field(default_factory=dict)
 
+    __repr__ = counts_repr
+
 
 class Estimator(Protocol):
-    """A rule that turns budgets into probabilities for the run that a curve describes."""
+    """A rule that turns budgets into sampling probabilities for the run of a given curve."""
 
     def __call__(self, curve: PrivacyCurve, budgets: NDArray[np.float64]) -> Estimate:
-        """Probabilities for `budgets`."""
+        """Sampling probabilities for `budgets`."""
         ...
 
 
 def certified(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> Estimate:
-    """The largest priced q with cost(q) ≤ ε; slack at most 0.5 % of ε (2.5e-4 below ε = 0.05). The default."""
+    """The largest tabulated q with cost(q) ≤ ε; slack at most 0.5 % of ε (2.5e-4 below ε = 0.05). The default."""
     q, cost = curve.certify(budgets)
     return Estimate(q, cost, _all_rounds(curve, budgets))
 
 
 def binary_search(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> Estimate:
-    """A bisection per different budget, as in IDP-SGD (Boenisch et al. 2023): sound, and slow for many budgets.
+    """One bisection per distinct budget, as in IDP-SGD (Boenisch et al. 2023): sound, but slow for many budgets.
 
-    It ends on the safe side, with a cost within 0.1 % below the budget.
+    It ends on the safe side, with a cost at most 0.1 % below the budget.
     """
     distinct, where = np.unique(budgets, return_inverse=True)
-    found = np.array([_search(curve, float(budget)) for budget in distinct]).reshape(-1, 2)
-    return Estimate(found[where, 0], found[where, 1], _all_rounds(curve, budgets))
+    q_and_cost = np.array([_search(curve, float(budget)) for budget in distinct]).reshape(-1, 2)
+    return Estimate(q_and_cost[where, 0], q_and_cost[where, 1], _all_rounds(curve, budgets))
 
 
 def _search(curve: PrivacyCurve, budget: float) -> tuple[float, float]:
@@ -92,7 +95,7 @@ def _search(curve: PrivacyCurve, budget: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class CurveFit:
-    """The paper's f(q) = exp(a q + b) + c, fitted to simulated costs."""
+    """The paper's f(q) = exp(a q + b) + c, fitted to computed costs."""
 
     a: float
     b: float
@@ -101,7 +104,7 @@ class CurveFit:
     largest_cost: float
 
     def probabilities(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """f⁻¹ projected to [0, 1]; 1 from the cost of q = 1 on, 0 where f⁻¹ is negative or undefined."""
+        """f⁻¹ projected to [0, 1]: 1 for budgets of at least cost(1), 0 where f⁻¹ is negative or undefined."""
         with np.errstate(invalid="ignore", divide="ignore"):
             q = (np.log(budgets - self.c) - self.b) / self.a
         q = np.clip(np.nan_to_num(q, nan=0.0, neginf=0.0), 0.0, 1.0)
@@ -113,10 +116,13 @@ def fit_curve(
     candidates: ArrayLike = AUTHORS_CANDIDATES,
     start: tuple[float, float, float] = (1.0, 1.0, 1.0),
 ) -> CurveFit:
-    """Simulation and curve fitting, stages I and II of the paper's Algorithm 2."""
+    """Simulation and curve fitting: stages I and II of the paper's Algorithm 2."""
     points = np.unique(np.asarray(candidates, dtype=np.float64))
     if points.size < 4 or points[0] <= 0.0 or points[-1] > 1.0:
-        raise InputError(f"candidates must be at least 4 different numbers in (0, 1], got {points.size}")
+        raise InputError(
+            f"candidates must be at least 4 distinct numbers in (0, 1], got {points.size}: "
+            f"{np.array2string(points, threshold=6)}"
+        )
     costs = curve.epsilon(points)
 
     def model(q: NDArray[np.float64], a: float, b: float, c: float) -> NDArray[np.float64]:
@@ -133,11 +139,11 @@ def fit_curve(
 
 
 def scf(curve: PrivacyCurve, budgets: NDArray[np.float64], candidates: ArrayLike = AUTHORS_CANDIDATES) -> Estimate:
-    """The paper's Simulation-CurveFitting, kept sound by the budget accountant.
+    """The paper's Simulation-CurveFitting, made sound by the budget accountant.
 
-    The fitted curve can lie below the true one, so some records would overspend: `facts["violation"]` is the largest
-    cost(q)/ε over the budgets given. Each record is therefore active only in rounds 1 … t_j, the largest t whose cost
-    is within its budget. t_j follows from public settings and the record's own budget; nothing adapts to the run.
+    The fitted curve can lie below the true one, so some records would overspend; `facts["violation"]` is the largest
+    cost(q)/ε over the given budgets. Each record is therefore active only in rounds 1 … t_j, where t_j is the largest t
+    whose cost is within its budget. It depends only on public settings and the record's own budget, never on the run.
     """
     fit = fit_curve(curve, candidates)
     q = fit.probabilities(budgets)
@@ -161,19 +167,19 @@ def _active_rounds(
     budgets: NDArray[np.float64],
     whole_run: NDArray[np.float64],
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """For each record the largest t with cost(q; first t announced rounds) ≤ ε, and that cost, by bisection over t."""
+    """For each record, the largest t with cost(q; first t announced rounds) ≤ ε, and that cost, by bisection over t."""
     rounds = curve.schedule.rounds
     enough = np.where(whole_run <= budgets, rounds, 0).astype(np.int32)
     too_many = np.full(budgets.shape, rounds + 1, dtype=np.int32)
     too_many[enough == 0] = rounds
     cost = np.where(enough == rounds, whole_run, 0.0)
     while True:
-        open_ones = np.flatnonzero(too_many - enough > 1)
-        if open_ones.size == 0:
+        unfinished = np.flatnonzero(too_many - enough > 1)
+        if unfinished.size == 0:
             return enough, cost
-        middle = (enough[open_ones] + too_many[open_ones]) // 2
+        middle = (enough[unfinished] + too_many[unfinished]) // 2
         for announced in np.unique(middle):
-            rows = open_ones[middle == announced]
+            rows = unfinished[middle == announced]
             prices = _price(curve.after(int(announced)), q[rows])
             fits = prices <= budgets[rows]
             enough[rows[fits]], cost[rows[fits]] = announced, prices[fits]
@@ -181,7 +187,7 @@ def _active_rounds(
 
 
 def _price(curve: PrivacyCurve, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What each q costs; of many, rounded up to points that all silos of a federation share."""
+    """The cost of each q. If there are many, each q is rounded up to points that all silos of a federation share."""
     return curve.epsilon(q) if np.unique(q).size <= _MOST_ALONE else curve.epsilon_above(q)
 
 
@@ -193,7 +199,7 @@ ESTIMATORS: dict[str, Estimator] = {"certified": certified, "scf": scf, "binary_
 
 
 def estimator_named(name: str) -> Estimator:
-    """An estimator by its name."""
+    """The estimator with this name."""
     if name not in ESTIMATORS:
         raise InputError(f"estimator={name!r} must be one of {', '.join(ESTIMATORS)}")
     return ESTIMATORS[name]

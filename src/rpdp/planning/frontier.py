@@ -1,9 +1,9 @@
-"""The trade-off between sampling and noise: what a larger σ buys and what it costs.
+"""The frontier: the trade-off between noise and sampling.
 
-More noise lets every record be drawn more often at the same price. The frontier lists, for a range of σ, the expected
-batch, the compute, and the signal-to-noise ratio Σq/σ, and marks the knee: where more compute stops buying much signal.
-Its input should be a *declared* distribution and a nominal size; a σ chosen from real budgets is not covered by
-the promise, and a plan made so carries a note.
+With more noise, every record can be sampled more often at the same cost. For a range of σ the frontier lists the
+expected batch, the compute and the signal-to-noise ratio Σq/σ. It also marks the knee, beyond which more compute adds
+little signal. Its input should be a *declared* distribution and a nominal size. A σ chosen by looking at real budgets
+is not covered by the promise, and a plan made that way carries a note.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One σ and what it means for a silo."""
+    """One value of σ and its consequences for a silo."""
 
     noise_multiplier: float
     largest_cost: float
-    """The cost at q = 1: budgets above it are not used up."""
+    """The cost at q = 1. A larger budget cannot be used up."""
 
     expected_batch: float
     gradients_per_round: float
@@ -45,7 +45,7 @@ def frontier(
     noise_multipliers: Sequence[float],
     accountant: Accountant = "pld",
 ) -> Iterator[FrontierPoint]:
-    """One point per σ, as they are computed."""
+    """Compute and yield one point per noise multiplier."""
     if len(noise_multipliers) == 0:
         raise InputError("give at least one noise multiplier")
     levels, counts = np.unique(np.asarray(budgets, dtype=np.float64), return_counts=True)
@@ -65,7 +65,7 @@ def frontier(
 
 
 def knee(points: Sequence[FrontierPoint]) -> int:
-    """The index of the point that stands furthest above the line from least to most compute (signal over compute)."""
+    """The index of the knee: the point furthest above the line from least to most compute (signal over log compute)."""
     compute = np.log([max(point.gradients_per_round, 1e-9) for point in points])
     signal = np.array([point.signal_to_noise for point in points])
     if len(points) < 3 or np.ptp(compute) == 0.0 or np.ptp(signal) == 0.0:

@@ -1,4 +1,4 @@
-"""The public plan: the contract between server and silos, and nothing that comes from a record."""
+"""The public plan: the contract between server and silos. It contains nothing that depends on any record."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpdp.accounting import ACCOUNTANTS, Accountant, PrivacyCurve, Schedule
 from rpdp.checks import require_delta, require_number, require_positive
+from rpdp.display import html_table
 from rpdp.errors import InputError, PlanError, TamperedPlanError
 from rpdp.planning.assignment import assign
 from rpdp.planning.recipe import Recipe
@@ -31,19 +32,20 @@ TUNED_ON_BUDGETS = (
 
 @dataclass(frozen=True)
 class PublicPlan:
-    """Every setting of a run that server and silos must agree on. Frozen; its fingerprint covers all of it.
+    """All settings of a run that server and silos must agree on. It is frozen, and its fingerprint covers all of it.
 
     Args:
-        schedule: rounds, local steps and the law of participation.
-        noise_multiplier: σ, the standard deviation of the noise over the clip norm.
-        delta: δ of the run, common to all records.
+        schedule: Rounds, local steps and participation.
+        noise_multiplier: σ, the standard deviation of the noise divided by the clip norm.
+        delta: δ of the run, the same for all records.
         clip_norm: L, the largest influence of one record on one step.
-        normaliser: B, the public divisor of the noisy sum; from declared sizes, never from a batch.
-        weights: the silos' weights in the average: one number for all, or a mapping by silo; from declared sizes.
-        recipe: how silos train and the server averages; no effect on any cost.
+        normaliser: B, the public divisor of the noisy sum. Choose it from declared sizes, never from a batch.
+        weights: Weights of the silos in the average: one number for all, or a mapping by silo. Choose them from
+            declared sizes.
+        recipe: How silos train and how the server averages; no effect on any cost.
         accountant: "pld" (default) or "rdp".
-        model_fingerprint: hash of the model's architecture, if it is fixed already.
-        notes: what this plan's promise does not cover, in words.
+        model_fingerprint: Hash of the model's architecture, if it is already fixed.
+        notes: What the promise of this plan does not cover, in words.
 
     >>> plan = PublicPlan(Schedule(15, 50, participations=8), noise_multiplier=10.0, delta=1e-4, clip_norm=1.0,
     ...                   normaliser=64, weights=1.0)
@@ -75,14 +77,33 @@ class PublicPlan:
         if self.accountant not in ACCOUNTANTS:
             raise InputError(f"accountant={self.accountant!r} must be one of {', '.join(ACCOUNTANTS)}")
         if isinstance(self.notes, str) or not all(isinstance(note, str) for note in self.notes):
-            raise InputError(f"notes={self.notes!r} must be a list of texts")
+            raise InputError(f"notes={self.notes!r} must be a list of strings")
         if not isinstance(self.model_fingerprint, str | None):
             raise InputError(f"model_fingerprint={self.model_fingerprint!r} must be text")
         object.__setattr__(self, "notes", tuple(self.notes))
 
+    def __repr__(self) -> str:
+        promise = f"σ = {self.noise_multiplier:g}, δ = {self.delta:g}"
+        return f"PublicPlan({self.schedule.describe()}, {promise}, fingerprint {self.fingerprint[:12]}…)"
+
+    def _repr_html_(self) -> str:
+        silos = "all alike" if isinstance(self.weights, float) else f"{len(self.weights):,} silos"
+        facts = {
+            "schedule": self.schedule.describe(),
+            "noise multiplier σ": f"{self.noise_multiplier:g}",
+            "δ": f"{self.delta:g}",
+            "clip norm L": f"{self.clip_norm:g}",
+            "normaliser B": f"{self.normaliser:g}",
+            "weights": silos,
+            "training": f"{self.recipe.optimiser}, learning rate {self.recipe.learning_rate:g}, {self.recipe.backbone}",
+            "accountant": self.accountant,
+            "fingerprint": self.fingerprint,
+        }
+        return html_table("Public plan", [*facts.items(), *(("note", note) for note in self.notes)])
+
     @cached_property
     def curve(self) -> PrivacyCurve:
-        """What this plan costs a record, as a function of its sampling probability."""
+        """The cost of this plan for a record, as a function of its sampling probability."""
         return PrivacyCurve(
             self.schedule,
             noise_multiplier=self.noise_multiplier,
@@ -98,10 +119,10 @@ class PublicPlan:
     def assign(
         self, budgets: BudgetTable, *, estimator: str = "certified", lifetime_delta: float | None = None
     ) -> SiloPlan:
-        """A sampling probability for every record, made inside the silo and never over budget.
+        """A sampling probability for every record, never over budget. Call this inside the silo.
 
-        `lifetime_delta` is the silo policy's δ for records without a δ of their own; a record whose δ is below the
-        plan's sits this run out.
+        `lifetime_delta` is the δ that the silo's policy sets for records without a δ of their own. A record whose δ is
+        below that of the plan sits this run out.
         """
         return assign(self, budgets, estimator=estimator, lifetime_delta=lifetime_delta)
 
@@ -110,25 +131,28 @@ class PublicPlan:
         if not isinstance(self.weights, Mapping):
             return self.weights
         if silo not in self.weights:
-            raise PlanError(f"the plan has no weight for silo {silo!r}; it names {', '.join(self.weights)}")
+            raise PlanError(
+                f"the plan has no weight for silo {silo!r}, only for {', '.join(self.weights)}; "
+                "add the silo to weights, or give one number for all silos"
+            )
         return self.weights[silo]
 
     def with_note(self, note: str) -> PublicPlan:
-        """The same plan with one more remark on what it does not cover."""
+        """The same plan with one more note on what it does not cover."""
         return replace(self, notes=(*self.notes, note))
 
     def to_json(self) -> str:
-        """All settings and the fingerprint."""
+        """All settings and the fingerprint as JSON."""
         return json.dumps({**self._settings(), "fingerprint": self.fingerprint}, indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> PublicPlan:
-        """Read a plan back; refuses one whose settings do not match its fingerprint."""
+        """Read a plan from JSON. Refuses one whose settings do not match its fingerprint."""
         try:
             values = json.loads(text)
             claimed = values.pop("fingerprint")
             if values.pop("format") != FORMAT:
-                raise PlanError(f"this is not a plan of format {FORMAT}")
+                raise PlanError(f"this is not a plan in the format {FORMAT}")
             schedule = Schedule(**values.pop("schedule"))
             recipe = Recipe(**values.pop("recipe"))
             plan = cls(schedule, recipe=recipe, **{**values, "notes": tuple(values["notes"])})
@@ -136,18 +160,18 @@ class PublicPlan:
             raise PlanError(f"not a public plan: {type(error).__name__}: {error}") from None
         if plan.fingerprint != claimed:
             raise TamperedPlanError(
-                f"the plan was altered: its settings hash to {plan.fingerprint[:12]}…, it claims {str(claimed)[:12]}…; "
-                "ask its author for the original"
+                f"the plan was altered: its settings hash to {plan.fingerprint[:12]}…, but it claims "
+                f"{str(claimed)[:12]}…; ask its author for the original"
             )
         return plan
 
     def write(self, path: str | Path) -> None:
-        """To a JSON file."""
+        """Write a JSON file."""
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, path: str | Path) -> PublicPlan:
-        """From a JSON file."""
+        """Read a JSON file."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -172,6 +196,8 @@ class PublicPlan:
 
 
 def _canonical(settings: dict[str, Any]) -> str:
+    # The fingerprint is taken over this text, so it must be the same for equal settings on every machine: sorted keys,
+    # no spaces, ASCII only.
     return json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -179,7 +205,7 @@ def _checked_weights(weights: float | Mapping[str, float]) -> float | Mapping[st
     if not isinstance(weights, Mapping):
         return require_positive("weights", weights)
     if not all(isinstance(silo, str) for silo in weights):
-        raise InputError(f"weights={dict(weights)} must be by silo id, which is text")
+        raise InputError(f"weights={dict(weights)} must map silo names (text) to numbers")
     checked = {silo: require_number(f"weights[{silo!r}]", value) for silo, value in sorted(weights.items())}
     if not checked or min(checked.values()) < 0.0 or sum(checked.values()) <= 0.0:
         raise InputError(f"weights={dict(weights)} must not be negative and must not all be 0")

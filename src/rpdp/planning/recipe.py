@@ -1,7 +1,7 @@
-"""How silos train and how the server averages: public settings that a record pays nothing for.
+"""The training recipe: how silos train and how the server averages. It has no effect on any record's cost.
 
-Everything here acts on what the mechanism has already released (clipped, noised, rounded), so no choice changes a cost.
-It is part of the public plan all the same: server and silos must agree on it, and a run repeats only with all of it.
+All these settings act on what the mechanism has already released (clipped, noised, rounded), which is post-processing.
+They belong to the public plan all the same: server and silos must agree on them, and repeating a run needs all of them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Recipe:
     """The training part of a public plan.
 
     Args:
-        learning_rate: Of the local optimiser.
-        decay: Factor on the learning rate from round to round; 1 keeps it.
-        optimiser: "sgd" or "adam"; it starts anew in every round, so silos keep nothing between rounds.
-        momentum: Of local SGD.
-        micro_batch: A larger draw is processed in pieces of at most this size, never above 512; fixed, so that runs
-            repeat bit for bit.
-        averaged_rounds: The result is the mean of the models after the last so many rounds: noise and the luck of who
-            took part last average out.
+        learning_rate: Learning rate of the local optimiser.
+        decay: Factor applied to the learning rate after every round; 1 keeps it constant.
+        optimiser: "sgd" or "adam". It starts afresh in every round, so silos keep no state between rounds.
+        momentum: Momentum of local SGD.
+        micro_batch: Larger draws are processed in pieces of at most this size, and never of more than 512. It is fixed
+            so that runs repeat bit for bit.
+        averaged_rounds: The result is the mean of the models after the last so many rounds, which averages out noise
+            and the chance of who took part last.
         backbone: How updates become the next model: "fedavg", "fedprox", "scaffold", "fedavgm" or "fedadam".
-        backbone_settings: Numbers of the backbone, by name; see `rpdp.federation.backbones`.
+        backbone_settings: Settings of the backbone by name; see `rpdp.federation.backbones`.
     """
 
     learning_rate: float = 0.1
@@ -45,28 +45,29 @@ class Recipe:
     backbone_settings: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keep = object.__setattr__
-        keep(self, "learning_rate", require_positive("learning_rate", self.learning_rate))
-        keep(self, "decay", require_fraction("decay", self.decay))
+        # Store plain, checked Python numbers, so that equal recipes have equal fingerprints.
+        assign = object.__setattr__
+        assign(self, "learning_rate", require_positive("learning_rate", self.learning_rate))
+        assign(self, "decay", require_fraction("decay", self.decay))
         require_choice("optimiser", self.optimiser, OPTIMISERS)
         require_choice("backbone", self.backbone, BACKBONES)
         momentum = require_number("momentum", self.momentum)
         if not 0.0 <= momentum < 1.0:
             raise InputError(f"momentum={momentum} must be at least 0 and below 1")
         if momentum and self.optimiser != "sgd":
-            raise InputError(f"momentum={momentum} goes with optimiser='sgd'; {self.optimiser} has its own")
-        keep(self, "momentum", momentum)
+            raise InputError(f"momentum={momentum} needs optimiser='sgd'; {self.optimiser} has its own momentum")
+        assign(self, "momentum", momentum)
         for name in ("micro_batch", "averaged_rounds"):
-            keep(self, name, require_count(name, getattr(self, name)))
+            assign(self, name, require_count(name, getattr(self, name)))
         if not isinstance(self.backbone_settings, Mapping):
-            raise InputError(f"backbone_settings={self.backbone_settings!r} must be numbers by name")
+            raise InputError(f"backbone_settings={self.backbone_settings!r} must map names to numbers")
         numbers = {key: require_number(key, value) for key, value in sorted(self.backbone_settings.items())}
-        keep(self, "backbone_settings", MappingProxyType(numbers))
+        assign(self, "backbone_settings", MappingProxyType(numbers))
 
     def rate(self, number: int) -> float:
-        """The local learning rate of a round, counted from 1."""
+        """The local learning rate in round `number`, counted from 1."""
         return self.learning_rate * self.decay ** (number - 1)
 
     def settings(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """All settings as plain values for JSON."""
         return {**vars(self), "backbone_settings": dict(self.backbone_settings)}

@@ -1,4 +1,4 @@
-"""The silo plan: the sampling probability of every record. Made inside a silo; it never leaves it."""
+"""The silo plan: the sampling probability of every record. A silo makes it for itself, and it never leaves the silo."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pa_parquet
 
+from rpdp.display import html_table
 from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _META = b"rpdp"
 
 
 class Status(IntEnum):
-    """Why a record has the probability that it has."""
+    """The reason for a record's sampling probability."""
 
     SAMPLED = 0
     ALWAYS = 1
@@ -47,7 +48,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class Group:
-    """Records with the same or neighbouring budgets, and their part in the training."""
+    """Records with equal or similar budgets, and their share in the training."""
 
     low: float
     high: float
@@ -60,9 +61,10 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class SiloPlan:
-    """For every record: budget, sampling probability q, the cost that is reserved, and the rounds it is active in.
+    """For every record: its budget, its sampling probability q, the cost to reserve and the rounds it is active in.
 
-    Arrays are in the order of the budget table. `budget` is per record (a subject's budget already split).
+    Arrays are in the order of the budget table. `budget` is per record: budgets of subjects are already split. A plan
+    in which any record is over budget cannot be created.
     """
 
     public: PublicPlan
@@ -79,48 +81,59 @@ class SiloPlan:
         for name, dtype in COLUMN_TYPES.items():
             array = getattr(self, name)
             if array.dtype != dtype or array.shape != (len(self.ids),):
-                wanted = f"{len(self.ids):,} × {dtype}"
-                raise PlanError(f"column {name} is {array.dtype} of shape {array.shape}, not {wanted}")
+                expected = f"{len(self.ids):,} × {dtype}"
+                raise PlanError(f"column {name} is {array.dtype} of shape {array.shape}, not {expected}")
             array.flags.writeable = False
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
         self._check_promise()
 
     def _check_promise(self) -> None:
-        """Nobody over budget, whoever made or stored this plan."""
+        """Refuse a plan in which a record is over budget, whoever made or stored it."""
+        # Negated comparisons, so that NaN counts as a violation.
         over = int((~(self.cost <= self.budget)).sum())
         outside = int((~((self.q >= 0.0) & (self.q <= 1.0))).sum())
         rounds = int((~((self.active_rounds >= 0) & (self.active_rounds <= self.public.schedule.rounds))).sum())
         if over or outside or rounds:
             raise PrivacyRefusal(
                 f"this plan has {over:,} costs above their budget, {outside:,} probabilities outside [0, 1] and "
-                f"{rounds:,} records active in rounds that do not exist; it is not used. Make it anew with assign()"
+                f"{rounds:,} records active in rounds that do not exist, so it is refused; make a new one with assign()"
             )
 
     def __len__(self) -> int:
         return len(self.q)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} records, {self.left_out:,} left out, {self.estimator})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{group.low:.4g} – {group.high:.4g}", f"{group.records:,}", f"{group.left_out:,}", f"{group.mean_q:.4g}")
+            for group in (self.groups() if len(self) else [])
+        ]
+        return html_table(f"{self!r} of {self.public!r}", rows, ("budget ε", "records", "left out", "mean q"))
+
     @property
     def slack(self) -> NDArray[np.float64]:
-        """What each budget leaves unused: budget − cost."""
+        """The unused part of each budget: budget − cost."""
         return self.budget - self.cost
 
     @property
     def expected_batch(self) -> float:
-        """Σq: how many records a step draws on average. Stays in the silo."""
+        """Σq, the mean number of records in a step. It must stay in the silo."""
         return float(self.q.sum())
 
     @property
     def signal_to_noise(self) -> float:
-        """Σq/σ: records per step for each unit of noise."""
+        """Σq/σ, the number of records per step for each unit of noise."""
         return self.expected_batch / self.public.noise_multiplier
 
     @property
     def left_out(self) -> int:
-        """Records that are never drawn."""
+        """The number of records that are never drawn."""
         return int((self.q == 0.0).sum())
 
     def groups(self) -> list[Group]:
-        """Up to ten groups by budget: one per level if there are few, else bands of the logarithm of ε."""
+        """Up to ten groups by budget: one per level if there are few levels, else bands of equal width in log ε."""
         levels = np.unique(self.budget[: min(len(self), 100_000)])
         if levels.size <= _MOST_GROUPS and np.isin(self.budget, levels).all():
             edges = np.append(levels, np.inf)
@@ -143,7 +156,7 @@ class SiloPlan:
         )
 
     def summary(self) -> dict[str, Any]:
-        """The plan in numbers, for machines and for the table that people read. Stays in the silo."""
+        """The plan in numbers, for `--json` and for the printed table. It must stay in the silo."""
         drawn = self.q > 0.0
         expected_draws = self.q * self.public.schedule.expected_participations * self.public.schedule.local_steps
         used = np.divide(self.cost, self.budget, out=np.zeros_like(self.cost), where=self.budget > 0.0)
@@ -165,7 +178,7 @@ class SiloPlan:
         }
 
     def explain(self, record: str) -> str:
-        """A record's place in this plan, in plain words."""
+        """What this plan means for one record, in plain words."""
         row = int(pc.index(self.ids, pa.scalar(record, self.ids.type)).as_py())
         if row < 0:
             raise PlanError(f"no record {record!r} in this plan of {len(self):,} records")
@@ -173,7 +186,10 @@ class SiloPlan:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the public plan, what the estimator said, and every column with its type; never cached."""
+        """SHA-256 over the public plan, the estimator and its facts, and every column with its type.
+
+        It is never cached, so it always describes the arrays as they are now.
+        """
         facts = json.dumps(dict(self.facts), sort_keys=True)
         digest = hashlib.sha256(f"{FORMAT}\n{self.public.fingerprint}\n{self.estimator}\n{facts}\n".encode())
         digest.update(_digest_of_strings(self.ids))
@@ -184,7 +200,7 @@ class SiloPlan:
         return digest.hexdigest()
 
     def write(self, path: str | Path) -> None:
-        """To Parquet, with the public plan and the fingerprint inside."""
+        """Write a Parquet file that also contains the public plan and the fingerprint."""
         meta = {
             "format": FORMAT,
             "public": self.public.to_json(),
@@ -206,7 +222,7 @@ class SiloPlan:
 
     @classmethod
     def read(cls, path: str | Path) -> SiloPlan:
-        """From Parquet; refuses a plan that does not match its fingerprint."""
+        """Read a Parquet file. Refuses a plan that does not match its fingerprint."""
         from rpdp.planning.public_plan import PublicPlan
 
         try:
@@ -231,12 +247,12 @@ class SiloPlan:
 
 
 def _digest_of_strings(ids: pa.ChunkedArray) -> bytes:
-    """A hash of the texts in their order, however they are split into chunks."""
+    """A hash of the ids in their order, independent of how they are split into chunks."""
     lengths, texts = hashlib.sha256(), hashlib.sha256()
     for chunk in ids.cast(pa.large_string()).chunks:
         _, offset_buffer, data = chunk.buffers()
         offsets = np.frombuffer(offset_buffer, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
-        lengths.update(np.diff(offsets).data)
+        lengths.update(np.diff(offsets).data)  # the texts alone would not tell ["ab", "c"] from ["a", "bc"]
         texts.update(memoryview(data or b"")[offsets[0] : offsets[-1]])
     return lengths.digest() + texts.digest()
 
@@ -248,13 +264,15 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
     status = Status(int(plan.status[row]))
     if status is Status.DELTA_TOO_SMALL:
         return (
-            f"{opening} It sits this run out: its δ (of a subject with many records: its part, by group composition) "
-            f"is below the run's δ = {public.delta:g}. A run with a smaller δ, or a larger lifetime δ, would let it in."
+            f"{opening} It sits this run out: its δ (for a subject with several records, its share by group "
+            f"composition) is below the run's δ = {public.delta:g}. It could take part in a run with a smaller δ, or "
+            "with a larger lifetime δ."
         )
     if status is Status.BUDGET_TOO_SMALL:
         return (
             f"{opening} It sits this run out: even the smallest sampling probability would cost more over "
-            f"{schedule.describe()} at σ = {public.noise_multiplier:.4g}. Fewer rounds or more noise would let it in."
+            f"{schedule.describe()} at σ = {public.noise_multiplier:.4g}. It could take part with fewer rounds or more "
+            "noise."
         )
     active = int(plan.active_rounds[row])
     draws = q * schedule.expected_participations * schedule.local_steps * active / schedule.rounds
@@ -264,20 +282,20 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
     return (
         f"{opening} {chance}, about {draws:.3g} times in {schedule.describe()}. That reserves ε = {cost:.4g} "
         f"({cost / budget:.1%} of its budget) at δ = {public.delta:g} by the {public.accountant} accountant.{rounds}"
-        f"{realised} Whoever sees all updates can tell whether this record was there with an advantage of at most "
-        f"{public.curve.advantage(q):.1%} over guessing."
+        f"{realised} Somebody who sees all updates can tell whether this record was included with an advantage of at "
+        f"most {public.curve.advantage(q):.1%} over guessing."
     )
 
 
 def _given_realised(plan: SiloPlan, q: float, active: int) -> str:
-    """The cost given a realised number of rounds, labelled; nothing where the number is fixed."""
+    """The cost given a realised number of rounds, labelled as such; empty where the number is fixed."""
     schedule = plan.public.schedule
     count = schedule.count(active)
     if count.probabilities().max() > 1.0 - 1e-12:
         return ""
-    often = int(np.searchsorted(np.cumsum(count.probabilities()), 0.95))
-    given = plan.public.curve.given(often).epsilon(q)
+    joined = int(np.searchsorted(np.cumsum(count.probabilities()), 0.95))
+    given = plan.public.curve.given(joined).epsilon(q)
     return (
-        f" The promise averages over how often the silo takes part; given that it joined {often} rounds (95 % of runs "
+        f" The promise averages over how often the silo takes part; given that it joined {joined} rounds (95 % of runs "
         f"join no more), the cost would be ε = {given:.4g}."
     )

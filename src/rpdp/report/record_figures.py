@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.report.look import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
-from rpdp.report.page import Card
+from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
+from rpdp.report.rendering import Card
 from rpdp.report.report_records import AllRecords, group_name
 from rpdp.report.run_figures import curve_card
 
@@ -21,13 +21,13 @@ _BAND = 1.96
 """Normal quantile: about 95 % of the records lie within so many deviations."""
 
 
-def record_cards(comparison: ReportRuns, records: AllRecords) -> list[Card]:
+def record_cards(report: ReportRuns, records: AllRecords) -> list[Card]:
     """All figures about records; the costs only where there are any."""
-    cards = [budget_card(records), curve_with_records_card(records)] if comparison.is_protected else []
+    cards = [budget_card(records), curve_with_records_card(records)] if report.is_protected else []
     cards.append(inclusion_card(records))
     if records.groups():
         cards.append(share_card(records))
-        accuracy = group_accuracy_card(comparison, records)
+        accuracy = group_accuracy_card(report, records)
         cards += [accuracy] if accuracy else []
     return cards
 
@@ -117,13 +117,13 @@ def share_card(records: AllRecords) -> Card:
     return Card("shares", "Who makes up the batch", "All silos together, by the budget of the records.", figure)
 
 
-def group_accuracy_card(comparison: ReportRuns, records: AllRecords) -> Card | None:
+def group_accuracy_card(report: ReportRuns, records: AllRecords) -> Card | None:
     """Do strict records lose? Accuracy on the training records by budget, for every method that saw the same ones."""
     groups = records.groups()
     names = [group_name(group) for group, _ in groups]
     figure = blank()
-    for method, colour in zip(comparison.methods, cycle(len(comparison.methods)), strict=True):
-        correct = _answers(comparison, method)
+    for method, colour in zip(report.methods, cycle(len(report.methods)), strict=True):
+        correct = _answers(report, method)
         if correct is None:
             continue
         values = [float(correct[rows].mean()) for _, rows in groups]
@@ -138,9 +138,9 @@ def group_accuracy_card(comparison: ReportRuns, records: AllRecords) -> Card | N
     return Card("groups", "Accuracy by budget", text, figure)
 
 
-def _answers(comparison: ReportRuns, method: str) -> NDArray[np.bool_] | None:
-    run = comparison.methods[method][0]
-    if not comparison.same_records(run, comparison.subject):
+def _answers(report: ReportRuns, method: str) -> NDArray[np.bool_] | None:
+    run = report.methods[method][0]
+    if not report.same_records(run, report.run):
         return None
     records = AllRecords.of(run)
     return None if records is None else records.correct

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rpdp.display import counts_repr
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -32,6 +34,8 @@ class AllRecords:
     expected: NDArray[np.float64]
     correct: NDArray[np.bool_] | None
     overdrawn: int
+
+    __repr__ = counts_repr
 
     @classmethod
     def of(cls, run: RunResult) -> AllRecords | None:

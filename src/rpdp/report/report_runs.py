@@ -7,7 +7,6 @@ property of the method and no record's.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +15,7 @@ import numpy as np
 
 from rpdp.checks import require_choice
 from rpdp.errors import InputError
-from rpdp.report.facts import ReportFacts
+from rpdp.report.report_facts import ReportFacts
 
 if TYPE_CHECKING:
     from rpdp.federation import RunResult, SiloView
@@ -25,24 +24,6 @@ Edition = Literal["silo", "share"]
 EDITIONS: tuple[Edition, ...] = ("silo", "share")
 
 _PROMISES = {"rpdp": "each record its own ε"}
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A number over several seeds; without a deviation when there is one seed only."""
-
-    mean: float
-    deviation: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
-        """Mean and standard deviation (n − 1); None of nothing."""
-        if not values:
-            return None
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.3f}" if self.deviation is None else f"{self.mean:.3f} ± {self.deviation:.3f}"
 
 
 @dataclass(frozen=True)
@@ -81,19 +62,25 @@ class ReportRuns:
         return cls(methods, unprotected, "share" if edition == "share" else "silo", facts or ReportFacts())
 
     @property
-    def subject(self) -> RunResult:
+    def run(self) -> RunResult:
         """The run that the report is about."""
         return next(iter(self.methods.values()))[0]
 
     @property
-    def name(self) -> str:
-        """The method that the report is about."""
+    def method(self) -> str:
+        """The name of the method that the report is about."""
         return next(iter(self.methods))
 
     @property
     def is_protected(self) -> bool:
         """Whether the report is about a method that promises something."""
-        return self.name not in self.unprotected
+        return self.method not in self.unprotected
+
+    @property
+    def depends_on_coins(self) -> bool:
+        """Whether the promise averages over coins that the observer sees, so the cost given them matters too."""
+        count = self.run.public.schedule.count()
+        return self.is_protected and float(count.probabilities().max()) < 1.0 - 1e-12
 
     @property
     def for_silo(self) -> bool:
@@ -108,7 +95,7 @@ class ReportRuns:
     @property
     def silos(self) -> list[str]:
         """Every silo that the plan, a round or a score names, and in the silo edition all others."""
-        run = self.subject
+        run = self.run
         names = set(run.silos)
         if isinstance(run.public.weights, Mapping):
             names.update(run.public.weights)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpdp.report.look import BLUE, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
-from rpdp.report.page import Card
-from rpdp.report.report_runs import Spread
+from rpdp.report.figure_style import BLUE, GREY, LOG, ORANGE, blank, cycle, in_report, label, short_label, some
+from rpdp.report.rendering import Card
+from rpdp.spread import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,25 +24,28 @@ _SMALLEST_SHOWN = 1e-3
 """Where the curve starts in the edition to share: a constant, since the smallest q in use is a secret."""
 
 _MOST_WITH_MARKERS = 40
+_MOST_WITH_EVERY_TICK = 12
+"""Rounds that each get a tick; more, and plotly chooses whole numbers by itself."""
+
 _SAT_OUT = "#e8ebef"
 
 
-def public_cards(comparison: ReportRuns) -> list[Card]:
+def run_cards(report: ReportRuns) -> list[Card]:
     """The figures of both editions but for the curve, and the run time, which is for the silo."""
-    cards = [accuracy_card(comparison)] if comparison.is_scored else []
-    if comparison.is_scored and sum(map(len, comparison.methods.values())) > 1:
-        cards.append(final_card(comparison))
-    if comparison.subject.rounds:
-        cards.append(participation_card(comparison))
-    if comparison.subject.rounds and comparison.for_silo and not np.isnan(comparison.subject.seconds):
-        cards.append(time_card(comparison.subject))  # how long a round takes depends on how many records were drawn
+    cards = [accuracy_card(report)] if report.is_scored else []
+    if report.is_scored and sum(map(len, report.methods.values())) > 1:
+        cards.append(final_card(report))
+    if report.run.rounds:
+        cards.append(participation_card(report))
+    if report.run.rounds and report.for_silo and not np.isnan(report.run.seconds):
+        cards.append(time_card(report.run))  # how long a round takes depends on how many records were drawn
     return cards
 
 
-def accuracy_card(comparison: ReportRuns) -> Card:
+def accuracy_card(report: ReportRuns) -> Card:
     """Accuracy per round, mean over the seeds with a band of one standard deviation."""
     figure = blank()
-    for (method, runs), colour in zip(comparison.methods.items(), cycle(len(comparison.methods)), strict=True):
+    for (method, runs), colour in zip(report.methods.items(), cycle(len(report.methods)), strict=True):
         rounds, spreads = _by_round(runs)
         mean = np.array([spread.mean for spread in spreads])
         if rounds and all(spread.deviation is not None for spread in spreads):
@@ -56,8 +59,9 @@ def accuracy_card(comparison: ReportRuns) -> Card:
                 **outline, **band, mode="lines", hoverinfo="skip", legendgroup=label(method), showlegend=False
             )
         mode = "lines+markers" if len(rounds) <= _MOST_WITH_MARKERS else "lines"
-        line = {"color": colour, "width": 3 if method == comparison.name else 2}
+        line = {"color": colour, "width": 3 if method == report.method else 2}
         figure.add_scatter(x=rounds, y=mean, mode=mode, name=label(method), line=line, legendgroup=label(method))
+    figure.update_xaxes(**_round_ticks(report.run.rounds))
     in_report(figure, x="round", y="test accuracy")
     return Card(
         "accuracy",
@@ -67,12 +71,12 @@ def accuracy_card(comparison: ReportRuns) -> Card:
     )
 
 
-def final_card(comparison: ReportRuns) -> Card:
+def final_card(report: ReportRuns) -> Card:
     """The final accuracy of every method: each seed a mark, the mean with its deviation."""
-    names = [method for method in comparison.methods if comparison.accuracies(method)]
+    names = [method for method in report.methods if report.accuracies(method)]
     figure = blank()
-    for method, colour in zip(comparison.methods, cycle(len(comparison.methods)), strict=True):
-        values = comparison.accuracies(method)
+    for method, colour in zip(report.methods, cycle(len(report.methods)), strict=True):
+        values = report.accuracies(method)
         spread = Spread.of(values)
         if spread is None:
             continue
@@ -88,15 +92,15 @@ def final_card(comparison: ReportRuns) -> Card:
             name=f"{label(method)}, mean",
             showlegend=False,
         )
-    figure.update_yaxes(type="category", autorange="reversed")
+    figure.update_yaxes(type="category", autorange="reversed", **_short_ticks(names))
     in_report(figure, x="test accuracy", y="", height=150 + 42 * len(names))
     text = "Final models. Diamonds: mean over the seeds with one standard deviation; small marks: the seeds."
     return Card("methods", "Methods compared", text, figure)
 
 
-def participation_card(comparison: ReportRuns) -> Card:
+def participation_card(report: ReportRuns) -> Card:
     """Who joined which round."""
-    run, silos = comparison.subject, comparison.silos
+    run, silos = report.run, report.silos
     shown = _shown(run.rounds, most=max(1, 20_000 // max(1, len(silos))))
     state = [[_state(log, silo) for log in shown] for silo in silos]
     figure = blank()
@@ -121,8 +125,8 @@ def participation_card(comparison: ReportRuns) -> Card:
         if name != "update rejected" or any(log.rejected for log in run.rounds):
             mark = {"color": colour, "symbol": "square", "size": 11}
             figure.add_scatter(x=[None], y=[None], mode="markers", marker=mark, name=name)
-    figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
-    figure.update_xaxes(showgrid=False, zeroline=False)
+    figure.update_yaxes(type="category", autorange="reversed", showgrid=False, **_short_ticks(silos))
+    figure.update_xaxes(showgrid=False, zeroline=False, **_round_ticks(shown))
     in_report(figure, x="round", y="", height=150 + 24 * min(len(silos), 30))
     empty = sum(not log.joined for log in run.rounds)
     text = f"{empty:,} of {len(run.rounds):,} rounds without any update; those left the model as it was."
@@ -137,6 +141,7 @@ def time_card(run: RunResult) -> Card:
     figure = blank()
     seconds = [log.seconds for log in shown]
     figure.add_bar(x=[log.round for log in shown], y=seconds, marker={"color": BLUE}, name="seconds")
+    figure.update_xaxes(**_round_ticks(shown))
     in_report(figure, x="round", y="seconds")
     text = f"As the server saw it, with measuring the accuracy; {run.seconds:.1f} seconds in all."
     return Card("time", "Run time per round", text, figure)
@@ -172,6 +177,15 @@ def _by_round(runs: Sequence[RunResult]) -> tuple[list[int], list[Spread]]:
 def _shown(rounds: Sequence[RoundLog], most: int = 1_000) -> list[RoundLog]:
     rows: NDArray[np.int64] = some(np.arange(len(rounds)), most)
     return [rounds[row] for row in rows.tolist()]
+
+
+def _round_ticks(rounds: Sequence[RoundLog]) -> dict[str, int]:
+    return {"dtick": 1} if len(rounds) <= _MOST_WITH_EVERY_TICK else {}
+
+
+def _short_ticks(names: Sequence[str]) -> dict[str, Any]:
+    """Ticks with short texts; the categories themselves keep their whole names, which are unique."""
+    return {"tickvals": [label(name) for name in names], "ticktext": [short_label(name) for name in names]}
 
 
 def _state(log: RoundLog, silo: str) -> int:

@@ -1,7 +1,7 @@
-"""Who is in this step, and the noise on top: secure and seeded randomness, non-uniform Poisson sampling.
+"""Randomness and sampling: secure and seeded sources, and Poisson sampling with a probability per record.
 
-Everything random that happens on the way to a release (participation coins, draws of records, Gaussian noise)
-comes from a `Randomness` made here. `Secure` is for real runs; `Seeded` makes a run a simulation.
+Everything random on the way to a release (participation coins, draws of records, Gaussian noise) comes from a
+`Randomness`. `Secure` is for real runs; `Seeded` makes a run a simulation.
 """
 
 from rpdp.sampling.poisson_sampler import PoissonSampler

@@ -1,4 +1,7 @@
-"""Tells a forked process from its parent: randomness that both go on using would hand out the same noise twice."""
+"""Distinguishes a forked process from its parent, so that the two never share a random stream.
+
+If both went on using the same stream, the same noise would be used twice.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import threading
 
 
 class _Forks:
-    """By process id, and by counting the forks that Python sees."""
+    """Identifies a process by its id and by the number of forks that Python saw, since ids are reused."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -17,7 +20,7 @@ class _Forks:
 
     def _after_fork(self) -> None:
         self._count += 1
-        self.restart = threading.Lock()
+        self.restart = threading.Lock()  # another thread of the parent may have held the old lock during the fork
 
     def process(self) -> tuple[int, int]:
         """A value that differs between a process and its forks."""

@@ -1,27 +1,29 @@
-"""Gaussian noise from random words: Box–Muller in float64, without rejection and with the tails in place.
+"""Gaussian noise from random words: the Box–Muller method in float64, without rejection and with full tails.
 
 A pair of independent standard normals is R·(cos Φ, sin Φ) with R = √(−2 ln U) and Φ uniform on the circle
-(Box and Muller 1958). Each pair uses two words of 64 bits, so that time does not depend on the values.
+(Box and Muller 1958). Each pair uses two words of 64 bits, so the time does not depend on the values (except for
+the tail, below).
 
-*Radius.* The first word, read as a signed integer i, gives u = |i + ½|·2⁻⁶³; its sign is a fair bit of its
-own, used below. In the tail, 63 bits would be too few: below u = 2⁻⁴⁶ (R ≈ 8) neighbouring radii lie further
-apart than the grid to which a step is rounded before release (2⁻²⁰ standard deviations: privacy.md, rule 15),
-and in a run of 11 million parameters and 750 steps a pair gets there with probability 6e-5, too much beside
-δ. So wherever |i| < 2⁴⁰ (one pair in 8 million) the ½ becomes a uniform fraction of 53 bits, from a further
-word. R then ends at 12.7, and over the same run the total variation missing in the tail is below 1e-20: no
-share of δ worth adding.
+*Radius.* The first word, read as a signed integer i, gives u = |i + ½|·2⁻⁶³. Its sign is a fair bit of its own,
+used below. In the tail, 63 bits would be too few. Below u = 2⁻⁴⁶ (R ≈ 8) neighbouring radii lie further apart than
+the grid to which a step is rounded before release (2⁻²⁰ standard deviations: privacy.md, rule 15). In a run of
+11 million parameters and 750 steps a pair gets there with probability 6e-5, which is too much compared with δ. So
+wherever |i| < 2⁴⁰ (one pair in 8 million) a uniform fraction of 53 bits, from a further word, takes the place of
+the ½. R then ends at 12.7, and over the same run the total variation missing in the tail is below 1e-20, too little
+to charge to δ.
 
-*Angle.* The second word gives x uniform on (−π/4, π/4), rounded to float64. With tan x = N/D the point at
-angle 2x is ((D² − N²)/(N² + D²), 2ND/(N² + D²)), on the circle whatever N and D are; the sign of the radius
-turns the half circle into a whole one. N and D are the ninth convergent of Lambert's continued fraction of
-tan, off by less than 9e-19 on this range: less than float64 resolves.
+*Angle.* The second word gives x uniform on (−π/4, π/4), rounded to float64. With tan x = N/D, the point at
+angle 2x is ((D² − N²)/(N² + D²), 2ND/(N² + D²)), which lies on the circle whatever N and D are. The sign of the
+radius extends the half circle to a whole one. N and D are the ninth convergent of Lambert's continued fraction of
+tan, whose error on this range is below 9e-19, less than float64 resolves.
 
-*What remains* is float64 itself: the point is right to 2e-15·R + 2⁻⁵³/R (tested against arbitrary
-precision), and a cell of the release grid sees about 2³³ different radii and as many angles. float32
-trigonometry would be faster, but knows some 2²⁵ angles: pairs of coordinates would fall on that many rays, as
-far apart as the grid is fine, and whoever knows the rays can tell shifted noise from noise.
+*What remains* is the error of float64 itself. The point is accurate to 2e-15·R + 2⁻⁵³/R (tested against arbitrary
+precision), and a cell of the release grid contains about 2³³ different radii and as many angles. float32
+trigonometry would be faster but has only some 2²⁵ angles. Pairs of coordinates would then fall on that many rays,
+which are as far apart as the grid points, and an observer who knows the rays could tell shifted noise from
+unshifted noise.
 
-float32 output is the float64 value rounded once, at the end.
+float32 output is the float64 value, rounded once at the end.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
 FloatArray: TypeAlias = "NDArray[np.float32] | NDArray[np.float64]"
 
 LARGEST_VALUE = math.sqrt(2 * 117 * math.log(2))  # u is at least 2⁻¹¹⁷
-"""No standard normal made here is larger in absolute value."""
+"""No standard normal from this module is larger in absolute value."""
 
-_BLOCK_PAIRS = 1 << 16  # 3 MB of words and scratch; shorter calls make two threads wait for the interpreter
+_BLOCK_PAIRS = 1 << 16  # 3 MB of words and scratch; with smaller blocks, threads wait for the interpreter's lock
 _TAIL = 2.0**40
 _SCRATCH_ROWS = 4
 
@@ -53,7 +55,7 @@ _DENOMINATOR = tuple(c / 34459425 for c in (45, -13860, 945945, -16216200, 34459
 def fill_normal(out: FloatArray, std: float, keystream: Keystream) -> None:
     """Overwrite the flat contiguous `out` with independent N(0, std²), consuming the keystream.
 
-    Blocks of fixed size bound the memory; within a block the cosines come first, then the sines.
+    Blocks of fixed size bound the memory. Within a block the cosines come first, then the sines.
     """
     most = min((out.size + 1) // 2, _BLOCK_PAIRS)
     words = np.empty(2 * most, dtype=np.uint64)
@@ -75,7 +77,7 @@ def standard_normals(count: int, keystream: Keystream) -> NDArray[np.float64]:
 
 
 def _signed_radius(word: NDArray[np.int64], std: float, keystream: Keystream, scratch: NDArray[np.float64]) -> None:
-    """Write ±std·√(−2 ln u) to the first row of scratch, u and sign from the word; uses the second row."""
+    """Write ±std·√(−2 ln u) to the first row of scratch, with u and sign from the word; overwrites the second row."""
     radius, centred = scratch[0], scratch[1]
     np.copyto(centred, word)
     centred += 0.5
@@ -92,14 +94,14 @@ def _signed_radius(word: NDArray[np.int64], std: float, keystream: Keystream, sc
 
 
 def _centred_fractions(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Uniform on (−½, ½], −½ + 2⁻⁵⁴ the least: ½ plus it is never 0 and keeps full precision near 0."""
+    """Uniform on (−½, ½], at least −½ + 2⁻⁵⁴, so that adding ½ never gives 0 and keeps full precision near 0."""
     return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53 - 0.5
 
 
 def _turn(word: NDArray[np.int64], scratch: NDArray[np.float64], cosines: FloatArray, sines: FloatArray) -> None:
     """Write radius·cos 2x and radius·sin 2x, radius from the first row of scratch, x from the word.
 
-    `sines` may be one shorter. The word is spent once x is known: its memory is the row still missing.
+    `sines` may be one shorter. The word is not needed once x is known, so its memory serves as a further scratch row.
     """
     radius = scratch[0]
     numerator, square, denominator = scratch[1:]
@@ -122,7 +124,7 @@ def _turn(word: NDArray[np.int64], scratch: NDArray[np.float64], cosines: FloatA
 
 
 def _polynomial(coefficients: tuple[float, ...], variable: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Horner's rule, in place, highest power first."""
+    """Evaluate a polynomial by Horner's rule, in place; coefficients start with the highest power."""
     np.multiply(variable, coefficients[0], out=out)
     for coefficient in coefficients[1:-1]:
         out += coefficient

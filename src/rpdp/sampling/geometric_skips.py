@@ -1,19 +1,18 @@
-"""Poisson sampling whose cost follows the number drawn: skip from candidate to candidate, then thin.
+"""Poisson sampling in time proportional to the number drawn: skip from candidate to candidate, then thin.
 
-Records are sorted into buckets of similar probability, p the largest of a bucket. In a line of slots where
-each is a candidate with probability p, independently, the number of slots passed over before the next
-candidate is geometric: ⌊E / −ln(1 − p)⌋ with E exponential (Devroye 1986, chapter X.2). So only candidates
-are visited. A candidate is kept with probability q_j / p, which makes its total q_j. A bucket spans a factor
-of two: at most two candidates are expected for each record drawn, and a few more where small buckets were
-joined.
+Records are sorted into buckets of similar probability; p is the largest of a bucket. In a row of slots where each is a
+candidate with probability p, independently, the number of slots skipped before the next candidate is geometric:
+⌊E / −ln(1 − p)⌋ with E exponential (Devroye 1986, chapter X.2). So only candidates are visited. A candidate is kept
+with probability q_j / p, so record j is drawn with probability q_j. A bucket spans a factor of two. So at most two
+candidates are expected for each record drawn, and a few more where small buckets were joined.
 
-How exact. E is made with a relative error below 2⁻⁵⁰, small values from ln(1 − v) and large ones from ln v,
-with v on a lattice of step 2⁻⁶⁴. So the border between "k passed over" and "k + 1" is off by at most k·2⁻⁵⁰
-of the distance to the next border, plus 2⁻⁶³/p for the lattice. Along all the gaps of a draw, which add up to
-the n slots of the bucket, this multiplies: any set of about n·p candidates has the probability that
-independent coins give it, to a factor 1 ± s with s = n·2⁻⁴⁸ + 2⁻⁶²/p (which leaves a margin of two or more in
-either term). p is taken as at least 2⁻⁴⁰, so s < 6e-7 up to 10⁸ records. The probability of keeping is
-multiplied by 1 − s (less rounding): the total lies between q_j·(1 − 2s) and q_j, never above.
+Exactness. E is computed with a relative error below 2⁻⁵⁰, small values from ln(1 − v) and large ones from ln v,
+with v on a lattice of step 2⁻⁶⁴. So the border between "k skipped" and "k + 1 skipped" is off by at most k·2⁻⁵⁰
+of the distance to the next border, plus 2⁻⁶³/p for the lattice. These errors multiply along all the gaps of a draw,
+which add up to the n slots of the bucket. Any set of about n·p candidates has the probability that independent coins
+give it, up to a factor 1 ± s with s = n·2⁻⁴⁸ + 2⁻⁶²/p (which leaves a margin of two or more in either term). p is
+taken to be at least 2⁻⁴⁰, so s < 6e-7 up to 10⁸ records. The probability of keeping is multiplied by 1 − s (less
+rounding). So the total lies between q_j·(1 − 2s) and q_j and never exceeds q_j.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from rpdp.sampling.randomness import Randomness
 
 _LEAST_CANDIDATE_PROBABILITY = 2.0**-40
-_ROUNDING = 2.0**-50  # more than three float64 operations can err, relatively
-_FEW_CANDIDATES = 32.0  # a bucket joins the next one as long as it then has fewer candidates than this
-_SPARE_DEVIATIONS = 5.0  # gaps drawn ahead for a bucket: mean number of candidates + this many deviations
+_ROUNDING = 2.0**-50  # above the relative error of three float64 operations
+_FEW_CANDIDATES = 32.0  # buckets are joined as long as the result has fewer candidates than this
+_SPARE_DEVIATIONS = 5.0  # gaps drawn in advance per bucket: mean number of candidates + this many deviations
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,12 @@ class _Bucket:
 
     @property
     def slack(self) -> float:
-        """The s of the module's argument."""
+        """The s of the module docstring."""
         return self.size * 2.0**-48 + 2.0**-62 / self.probability
 
 
 class GeometricSkips:
-    """Draws from the given records by skipping; their probabilities must lie between 0 and 1, exclusive."""
+    """Draws from the given records by skipping. Their probabilities must lie strictly between 0 and 1."""
 
     def __init__(self, probabilities: NDArray[np.float64], records: NDArray[np.int64]) -> None:
         q = probabilities[records]
@@ -70,7 +69,7 @@ class GeometricSkips:
         order = np.argsort(octave, kind="stable")
         q, octave = q[order], octave[order]
         self._buckets = list(_buckets(q, octave))
-        # One row for each slot, so that a candidate costs one cache miss: record, and which words keep it.
+        # Record and threshold of a slot in one row, so that visiting a candidate costs one cache miss.
         self._slots = np.empty((q.size, 2), dtype=np.uint64)
         self._slots[:, 0] = records[order]
         for bucket in self._buckets:
@@ -79,7 +78,7 @@ class GeometricSkips:
         self._lay_out_gaps()
 
     def _lay_out_gaps(self) -> None:
-        """The gaps of all buckets are drawn together: what each gap needs to know about its bucket."""
+        """Precompute what each gap needs to know about its bucket, so that all buckets can be drawn at once."""
         counts = [bucket.gaps_ahead for bucket in self._buckets]
         self._bucket_of_gap = np.repeat(np.arange(len(counts)), counts)
         self._last_gap = np.cumsum(counts) - 1
@@ -98,7 +97,7 @@ class GeometricSkips:
         return drawn
 
     def _candidates(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Slots of all candidates: running sums of the gaps, started anew at the first slot of a bucket."""
+        """The slots of all candidates: running sums of the gaps, restarted at the first slot of each bucket."""
         steps = _steps(randomness, self._mean_gap, self._longest_gap)
         slots = np.cumsum(steps)
         before = slots[self._first_gap] - steps[self._first_gap]
@@ -111,19 +110,19 @@ class GeometricSkips:
         return np.concatenate([inside, *(self._rest(randomness, int(b), int(last[b])) for b in unfinished)])
 
     def _rest(self, randomness: Randomness, index: int, last: int) -> NDArray[np.int64]:
-        """Candidates after `last`, of a bucket for which the gaps drawn ahead did not suffice."""
+        """The candidates after `last` in a bucket for which the gaps drawn in advance did not suffice."""
         bucket, end = self._buckets[index], int(self._end_slot[index])
-        found = []
+        candidates = []
         while last < end:
             mean_gap = np.full(bucket.gaps_ahead, bucket.mean_gap)
             slots = last + np.cumsum(_steps(randomness, mean_gap, float(bucket.size)))
-            found.append(slots[slots < end])
+            candidates.append(slots[slots < end])
             last = int(slots[-1])
-        return np.concatenate(found)
+        return np.concatenate(candidates)
 
 
 def _buckets(q: NDArray[np.float64], octave: NDArray[np.int16]) -> Iterator[_Bucket]:
-    """One bucket for each octave of the sorted probabilities; small ones join the octave above."""
+    """One bucket per octave of the sorted probabilities; small buckets are joined with the octave above."""
     first = 0
     ends = [*(np.flatnonzero(np.diff(octave)) + 1), q.size]
     starts = [0, *ends[:-1]]
@@ -137,9 +136,10 @@ def _buckets(q: NDArray[np.float64], octave: NDArray[np.int16]) -> Iterator[_Buc
 def _steps(
     randomness: Randomness, mean_gap: NDArray[np.float64], longest: NDArray[np.float64] | float
 ) -> NDArray[np.int64]:
-    """Distances to the next candidate: 1 + geometric, cut off where the bucket has ended anyway."""
+    """Distances to the next candidate: 1 + geometric, limited to the length of the bucket."""
     gaps = _exponentials(randomness, mean_gap.size)
     gaps *= mean_gap
+    # A longer gap leaves the bucket anyway; without the limit, the sum of all gaps could overflow 64 bits.
     np.minimum(gaps, longest, out=gaps)
     steps = gaps.astype(np.int64)
     steps += 1
@@ -149,7 +149,7 @@ def _steps(
 def _exponentials(randomness: Randomness, count: int) -> NDArray[np.float64]:
     """Standard exponentials with full relative precision at both ends.
 
-    v is uniform on (−½, ½): half the time −ln(1 − v) for v > 0, below ln 2; otherwise −ln|v|, above.
+    v is uniform on (−½, ½). For v > 0 the result is −ln(1 − v), which is below ln 2; otherwise −ln|v|, which is above.
     """
     v = randomness.words(count).view(np.int64) + 0.5
     v *= 2.0**-64

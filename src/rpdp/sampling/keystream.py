@@ -1,7 +1,7 @@
 """Random 64-bit words from a key: AES-256 in counter mode, and a pool that makes small requests cheap.
 
-The keystream is the only source of bits of this layer. Under one key no 16-byte block ever occurs twice (the
-cipher is a permutation of the counter), and without the key the bits cannot be told from uniform ones.
+The keystream is this package's only source of random bits. Under one key no 16-byte block ever occurs twice, because
+the cipher permutes the counter values. Without the key the bits cannot be distinguished from uniform ones.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Keystream:
-    """The endless word sequence of one key; what was handed out never comes again.
+    """The word sequence of one key. No word is ever handed out twice.
 
     Args:
         key: 32 secret bytes.
-        part: The counter's upper half: 2⁶⁴ sequences of 2⁶⁵ words under one key, which never meet.
+        part: The upper half of the counter. It gives 2⁶⁴ sequences of 2⁶⁵ words under one key, which never overlap.
     """
 
     def __init__(self, key: bytes, part: int = 0) -> None:
@@ -54,10 +54,10 @@ class Keystream:
 
 
 class WordPool(Generic[Scalar]):
-    """Values made ahead in bulk and handed out once each, so that a small request costs a slice.
+    """Values that are made in bulk in advance and handed out once each, so that a small request costs only a slice.
 
-    The first batch is small and later ones grow, because a stream that is made for one step may draw only a
-    few values. The sizes depend on nothing but the requests so far: equal requests give equal values.
+    The first batch is small and later ones grow, because a stream for a single step may draw only a few values. The
+    sizes depend only on the requests so far, so equal requests give equal values.
     """
 
     def __init__(self, produce: Callable[[int], NDArray[Scalar]]) -> None:
@@ -67,7 +67,7 @@ class WordPool(Generic[Scalar]):
         self._size = _FIRST_POOL
 
     def take(self, count: int) -> NDArray[Scalar]:
-        """Return `count` values that nobody has seen; a large request is made on its own."""
+        """Return `count` values that were never handed out before; a large request bypasses the pool."""
         if 4 * count > _LARGEST_POOL:
             return self._produce(count)
         if self._values is None or self._next + count > self._values.size:

@@ -1,7 +1,7 @@
 """Gaussian noise in numbered blocks, which threads can make in any order with the same result.
 
-One long fill is a sequence: nobody can begin in its middle. Blocks have a counter range each under a key of
-their own, so which thread makes a block, and when, has no effect on its bits.
+A single long fill is sequential: no thread can start in the middle. Each block has its own range of the counter, under
+a key that belongs to this release alone. So it does not matter which thread makes a block, or when.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class GaussianBlocks:
-    """The noise of one release. Each block is handed out once; from `Randomness.gaussian_blocks`.
+    """The noise of one release, from `Randomness.gaussian_blocks`. Each block is handed out once.
 
     | case | what happens |
     |---|---|
-    | a block is asked for twice | `PrivacyRefusal`: the same noise on two sums reveals their difference |
+    | a block is requested twice | `PrivacyRefusal`: the same noise on two sums reveals their difference |
     | the process forked in between | `PrivacyRefusal`: parent and child would use the same noise |
-    | blocks are never asked for | nothing: their noise is never made |
+    | a block is never requested | nothing: its noise is never made |
     """
 
     def __init__(self, key: bytes) -> None:
@@ -39,10 +39,11 @@ class GaussianBlocks:
         """Overwrite the flat contiguous `out` with block `number`: independent N(0, std²)."""
         if self._process != forks.process():
             raise PrivacyRefusal(
-                "the process forked during a release; start it again in the process that is to make it"
+                "the process forked during a release; start the release again in the process that is to make it"
             )
+        # Mark the block as used before filling it: a failed fill must not hand out the same noise again.
         with self._lock:
             if number in self._used:
-                raise PrivacyRefusal(f"noise block {number} was used already; noise is never used twice")
+                raise PrivacyRefusal(f"noise block {number} was already used; noise is never used twice")
             self._used.add(number)
         fill_normal(out, std, Keystream(self._key, number))

@@ -1,7 +1,7 @@
-"""The draw of a local step: each record independently with its own probability (privacy.md, rule 4).
+"""Poisson sampling for a local step: each record independently with its own probability (privacy.md, rule 4).
 
-Amplification by sampling is proved for Poisson sampling and for nothing else: no shuffling, no fixed batch
-size, no redraw of an empty batch. With personal budgets the probabilities differ from record to record.
+The accounting holds for Poisson sampling and for nothing else: no shuffling, no fixed batch size, no redraw of an
+empty batch. With personal budgets the probabilities differ from record to record.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from rpdp.sampling.randomness import Randomness
 
-SKIP_FROM = 100_000  # measured: from here on skipping is at least as fast, whatever the probabilities
+SKIP_FROM = 100_000  # measured: from this size on, skipping is at least as fast, whatever the probabilities
 
-_LEAST = 2.0**-64  # what a word can resolve
-_DENSE = 1 / 16  # above this probability the drawn records are so many that skipping saves nothing
+_LEAST = 2.0**-64  # the smallest probability that one word can express
+_DENSE = 1 / 16  # above this probability so many records are drawn that skipping saves nothing
 
 
 class PoissonSampler:
@@ -32,12 +32,13 @@ class PoissonSampler:
     |---|---|
     | 0 | never drawn |
     | below 2⁻⁶⁴ | never drawn |
-    | up to 1/16, at least 100,000 records | drawn with q_j, low by at most a 1e-6th of it: see `skipping` |
+    | below 1/16, at least 100,000 records | drawn with q_j, too low by at most 1e-6 of it: see `geometric_skips` |
     | otherwise | drawn with q_j, rounded down to a multiple of 2⁻⁶⁴ |
     | 1 | always drawn |
 
-    The probability realised is never above q_j, so neither is the cost. With many records the time of a draw
-    follows the number drawn, not the number of records. Batches may be empty and have no maximum.
+    The realised probability never exceeds q_j, so the realised cost never exceeds the planned one. With many records
+    the time of a draw depends on the number drawn, not on the number of records. Batches may be empty and have no
+    maximum size.
 
     >>> from rpdp.sampling import Seeded
     >>> PoissonSampler([0.0, 1.0, 0.5, 1.0]).draw(Seeded(1))
@@ -58,20 +59,21 @@ class PoissonSampler:
         return self._size
 
     def draw(self, randomness: Randomness | None = None) -> NDArray[np.int64]:
-        """Return the sorted record indices of one batch, from `randomness` or the one given before."""
+        """Return the sorted record indices of one batch, drawn with `randomness` or with that of the constructor."""
         source = randomness if randomness is not None else self._randomness
         if source is None:
-            raise InputError("no randomness: give one to draw(...) or to PoissonSampler(probabilities, ...)")
+            raise InputError("no randomness: give it to draw(...) or to PoissonSampler(probabilities, ...)")
         drawn = self._comparison.draw(source)
         if self._skipping is not None:
             skipped = self._skipping.draw(source)
             drawn = np.sort(np.concatenate((drawn, skipped)) if drawn.size else skipped)
+        # Remove switched-off records only after the draw, so that the draws of all other records stay the same.
         if self._switched_off is not None:
             drawn = drawn[~self._switched_off[drawn]]
         return drawn
 
     def switch_off(self, indices: ArrayLike) -> None:
-        """Never draw these records again. The others are drawn as if nothing had happened."""
+        """Never draw these records again. Draws of all other records are unaffected."""
         chosen = np.asarray(indices)
         if chosen.size == 0:
             return

@@ -1,8 +1,8 @@
-"""Where all randomness of a run comes from: coins, uniforms, integers, Gaussian noise (privacy.md, rule 7).
+"""The source of all randomness of a run: coins, uniforms, integers, Gaussian noise (privacy.md, rule 7).
 
-Two sources with the same behaviour. `Secure` takes its key from the operating system: for every real run.
-`Seeded` takes it from a seed and a path of names: for simulations, which carry no privacy claim and say so.
-Everything else, from key to noise, is the same code, so a test of one source is a test of the other.
+There are two sources. `Secure` takes its key from the operating system and is for every real run. `Seeded` derives it
+from a seed and a path of names and is for simulations, which make no privacy claim and say so. Everything else, from
+key to noise, is the same code, so a test of one source is a test of the other.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from rpdp.sampling.gaussian import FloatArray
 
-_POOLED_NORMALS = 1024  # fills up to this size come from the pool
+_POOLED_NORMALS = 1024  # arrays up to this size are filled from the pool
 _LARGEST_STD = {np.dtype(kind): float(np.finfo(kind).max) / (LARGEST_VALUE + 1) for kind in (np.float32, np.float64)}
 
 
 class Randomness(ABC):
-    """A stream of independent random values; no bit of it is ever handed out twice.
+    """A stream of independent random values. No bit of it is ever handed out twice.
 
-    Safe to share between threads. Cannot be copied or pickled: a copy would repeat its noise, and two
-    releases with the same noise reveal the difference of what they hide. Take a `child` instead.
+    It is safe to share between threads. It cannot be copied or pickled: a copy would repeat its noise, and two
+    releases with the same noise reveal the difference of the values they protect. Use a `child` instead.
     """
 
     is_simulation: ClassVar[bool]
@@ -53,23 +53,23 @@ class Randomness(ABC):
     def _key(self) -> bytes:
         """Return the key of this stream."""
 
-    def _turn(self) -> threading.Lock:
-        """Return the lock under which this stream is used."""
+    def _current_lock(self) -> threading.Lock:
+        """Return the lock that protects this stream."""
         return self._lock
 
     @abstractmethod
     def child(self, *key: str | int) -> Randomness:
-        """Return a stream for the part of the run named by `key`, independent of this one and other parts."""
+        """Return a stream for the part of the run named by `key`, independent of this one and of all other parts."""
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """Return `n` uniform 64-bit words: the raw material of everything else."""
         if n < 0:
             raise InputError(f"n={n!r} must not be negative")
-        with self._turn():
+        with self._current_lock():
             return self._words.take(n)
 
     def coin(self, probability: float) -> bool:
-        """Return True with the given probability, exactly down to 2⁻⁶⁴ and never more; 0 never, 1 always."""
+        """Return True with the given probability, rounded down to a multiple of 2⁻⁶⁴; 0 is never, 1 is always."""
         if not 0.0 <= probability <= 1.0:
             raise InputError(f"probability={probability!r} must be between 0 and 1")
         return int(self.words(1)[0]) < int(probability * 2.0**64)
@@ -81,9 +81,10 @@ class Randomness(ABC):
         return values
 
     def integers(self, high: int, n: int) -> NDArray[np.int64]:
-        """Return `n` integers from 0 to `high` − 1, exactly equally likely (too large words are redrawn)."""
+        """Return `n` integers from 0 to `high` − 1, all exactly equally likely."""
         if not 1 <= high <= 2**63:
             raise InputError(f"high={high!r} must be between 1 and 2**63")
+        # Redraw words above the largest multiple of `high`: the remainders would otherwise favour small values.
         largest = np.uint64(2**64 // high * high - 1)
         words = self.words(n).copy()
         while (redraw := np.flatnonzero(words > largest)).size:
@@ -93,22 +94,22 @@ class Randomness(ABC):
     def fill_gaussian(self, out: FloatArray, std: float) -> None:
         """Overwrite `out` (float32 or float64, contiguous, any shape) with independent N(0, std²).
 
-        Computed in float64 from uniforms of 63 bits (116 in the tails) and rounded once at the end; no value
-        is beyond 12.8 std. `rpdp.sampling.gaussian` says what is exact and what is not.
+        The values are computed in float64 from uniforms of 63 bits (116 in the tails) and rounded once at the end. No
+        value lies beyond 12.8 std. See `rpdp.sampling.gaussian` for what is exact and what is not.
         """
         flat = _flat(out)
         if not 0.0 <= std <= _LARGEST_STD[out.dtype]:
             raise InputError(f"std={std!r} must be finite, not negative, and not overflow {out.dtype}")
-        with self._turn():
+        with self._current_lock():
             if flat.size <= _POOLED_NORMALS:
                 np.multiply(self._normals.take(flat.size), std, out=flat, casting="same_kind")
             else:
                 fill_normal(flat, float(std), self._keystream)
 
     def gaussian_blocks(self) -> GaussianBlocks:
-        """Return Gaussian noise in numbered blocks, independent of everything else that this stream gives.
+        """Return Gaussian noise in numbered blocks, independent of everything else from this stream.
 
-        Its key is the next four words of this stream, so asking again gives other noise.
+        Its key is the next four words of this stream, so every call gives new noise.
         """
         return GaussianBlocks(self.words(KEY_BYTES // 8).tobytes())
 
@@ -124,16 +125,16 @@ class Randomness(ABC):
     def _refuse_copy(self, verb: str) -> NoReturn:
         raise PrivacyRefusal(
             f"{type(self).__name__} randomness cannot be {verb}: the copy would repeat its noise; "
-            "make a new stream with child(...) or in the other process"
+            "make a new stream with child(...), or create one in the other process"
         )
 
 
 class Secure(Randomness):
-    """Randomness for real runs: AES-256 keystream under a key of the operating system that nobody can choose.
+    """Randomness for real runs: an AES-256 keystream under a key from the operating system that nobody can choose.
 
-    There is nothing to seed. A forked process gets a new key before its first draw, so that parent and child
-    never share noise. What Python cannot see, a virtual machine restored twice from one snapshot, would
-    repeat the stream: start a new process after a restore.
+    It cannot be seeded. A forked process gets a new key before its first draw, so that parent and child never share
+    noise. Python cannot detect a virtual machine that is restored twice from one snapshot, and the stream would then
+    repeat: start a new process after every restore.
     """
 
     is_simulation = False
@@ -146,36 +147,36 @@ class Secure(Randomness):
         return os.urandom(KEY_BYTES)
 
     def child(self, *key: str | int) -> Secure:
-        """Return this very source: each of its draws is fresh, so every part of a run is independent already.
+        """Return this source itself: every draw is fresh, so all parts of a run are already independent.
 
-        The names have no effect; above all, asking twice for the same part never repeats noise.
+        The names have no effect. In particular, requesting the same part twice never repeats noise.
         """
         _encode(key)
         return self
 
-    def _turn(self) -> threading.Lock:
+    def _current_lock(self) -> threading.Lock:
         if self._process != forks.process():
             with forks.restart:
                 if self._process != forks.process():
                     self._start()
-                    self._process = forks.process()  # last: until now other threads wait
+                    self._process = forks.process()  # last, so that other threads wait until the new key is in place
         return self._lock
 
 
 class Seeded(Randomness):
     """Randomness for simulations: the key is a hash of the seed and of the names that lead to this stream.
 
-    The same seed, names and sequence of calls give the same bits, in whatever order streams were made or
-    used. `Seeded(7).child("a", 3)` and `Seeded(7).child("a").child(3)` are the same stream; making it twice
-    gives its bits twice. The bits behind the values are the same on every machine; the Gaussians rest on the
-    machine's logarithm and may differ in the last place between processors.
+    The same seed, names and sequence of calls give the same bits, in whatever order streams are made or used.
+    `Seeded(7).child("a", 3)` and `Seeded(7).child("a").child(3)` are the same stream; making it twice gives the same
+    bits twice. The random bits are the same on every machine. Gaussian values depend on the machine's logarithm and may
+    differ in the last digit between processors.
     """
 
     is_simulation = True
 
     def __init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise InputError(f"seed={seed!r} must be a whole number, not negative")
+            raise InputError(f"seed={seed!r} must be a whole number that is not negative")
         self._path = hashlib.blake2b(digest_size=KEY_BYTES, person=b"rpdp.Seeded")
         self._path.update(_encode((int(seed),)))
         super().__init__()
@@ -184,22 +185,23 @@ class Seeded(Randomness):
         return self._path.digest()
 
     def child(self, *key: str | int) -> Seeded:
-        """Return the stream with these names after the names of this one, from its beginning."""
-        made = Seeded.__new__(Seeded)
-        made._path = self._path.copy()
-        made._path.update(_encode(key))
-        made._start()
-        return made
+        """Return the stream whose path is that of this one followed by these names, from its beginning."""
+        stream = Seeded.__new__(Seeded)
+        stream._path = self._path.copy()
+        stream._path.update(_encode(key))
+        stream._start()
+        return stream
 
 
 def _encode(names: tuple[str | int, ...]) -> bytes:
-    """Bytes of a path: different paths give different bytes, longer paths extend shorter ones."""
+    """A path as bytes. Different paths give different bytes, and longer paths extend shorter ones."""
     if not names:
         raise InputError("a child stream needs at least one name, for example child('round', 3)")
     encoded = b""
     for name in names:
         if isinstance(name, str):
             text = name.encode()
+            # With its type and length in front, a name cannot be confused with a number or with several names.
             encoded += b"s%d:%b" % (len(text), text)
         else:
             encoded += b"i%d;" % operator.index(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rpdp.errors import InputError
 from rpdp.federation.workers import cores, default_workers, run_jobs
 from rpdp.methods import method_named
+from rpdp.spread import Spread
 from rpdp.studies.building import build
 from rpdp.studies.execution import MethodRun, execute
 from rpdp.studies.run_directory import STUDY_FILE, is_finished, read_result, write_result
@@ -56,14 +56,14 @@ class MethodRow:
     seconds: tuple[float, ...]
 
     @property
-    def accuracy(self) -> tuple[float, float] | None:
+    def accuracy(self) -> Spread | None:
         """Mean and standard deviation of the pooled accuracy."""
-        return spread(self.accuracies)
+        return Spread.of(self.accuracies)
 
     @property
-    def mean_over_silos(self) -> tuple[float, float] | None:
+    def mean_over_silos(self) -> Spread | None:
         """Mean and standard deviation of the unweighted mean over silos."""
-        return spread(self.means_over_silos)
+        return Spread.of(self.means_over_silos)
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,6 @@ class Comparison:
     rows: tuple[MethodRow, ...]
     directory: Path
     reused: int
-
-
-def spread(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return mean and standard deviation (n − 1; 0 for a single value); None if nothing was measured."""
-    if not values:
-        return None
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def compare(
@@ -183,8 +176,8 @@ def table_json(compared: Comparison) -> dict[str, Any]:
     return {"format": FORMAT, "seeds": list(compared.seeds), "methods": methods, "reused": compared.reused}
 
 
-def _pair(found: tuple[float, float] | None) -> dict[str, float] | None:
-    return None if found is None else {"mean": found[0], "deviation": found[1]}
+def _pair(spread: Spread | None) -> dict[str, float] | None:
+    return None if spread is None else {"mean": spread.mean, "deviation": spread.deviation or 0.0}
 
 
 def _write(spec: StudyFile, compared: Comparison, homes: dict[MethodRun, Path]) -> None:

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.ledger.heads import NAME as HEADS
-from rpdp.ledger.heads import read_heads
+from rpdp.federation.heads import NAME as HEADS
+from rpdp.federation.heads import read_heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,6 +15,8 @@ from rpdp.studies.study_file import StudyFile
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from markupsafe import Markup
+
     from rpdp.federation import RunResult
 
     Results = RunResult | Mapping[str, Sequence[RunResult]]
@@ -30,7 +32,7 @@ def write_reports(results: Results, directory: str | Path, spec: StudyFile) -> N
         write_report(results, Path(directory) / name, edition=edition, facts=facts_of(spec))
 
 
-def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sections: Sequence[str] = ()) -> Path:
+def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sections: Sequence[Markup] = ()) -> Path:
     """Rebuild the report of a finished run or comparison, with further sections; return its path."""
     directory, out = Path(directory), Path(out)
     if not directory.is_dir():

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.studies.user_code import call_factory, load_function
 from rpdp.tasks.dataset import FederatedData
@@ -38,6 +39,8 @@ class SiloSource:
     train: Records
     ids: list[str]
     test: Records
+
+    __repr__ = counts_repr
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,16 @@ def reference(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class TaskSection:
-    """`[task]`: a built-in task by name, or the user's own data, model and loss."""
+    """`[task]`: a built-in task by name, or the user's own data, model and loss.
+
+    Attributes:
+        name: A built-in task (breast_cancer, digits, mnist_5k), or "package.module:function", which makes one.
+        partition: How the data are divided among silos, where the task offers several ways.
+        data: Instead of name: a function that returns the data in silos.
+        model: A function that returns the model; required with data.
+        loss: A function from outputs and targets to one value per record; required with data.
+        correct: A function that says which answers are right; by default the class with the largest output.
+    """
 
     name: str | None = setting(text, None)
     partition: str | None = setting(text, None)
@@ -70,7 +79,15 @@ class TaskSection:
 
 @dataclass(frozen=True)
 class ScheduleSection:
-    """`[schedule]`: rounds, local steps and participation; what is missing comes from the built-in task."""
+    """`[schedule]`: rounds, local steps and participation; what is missing comes from the built-in task.
+
+    Attributes:
+        rounds: T, the rounds that the server announces; by default the task's.
+        local_steps: τ, the noisy steps of a joined round; by default the task's.
+        participation: λ, the chance that a silo joins a round; by default the task's.
+        max_participations: With participation: a silo sits out after so many joined rounds.
+        participations: Instead of participation: exactly so many rounds, drawn by the silo; recommended for real runs.
+    """
 
     rounds: int | None = setting(partial(require_count, most=MOST_ROUNDS), None)
     local_steps: int | None = setting(partial(require_count, most=MOST_LOCAL_STEPS), None)
@@ -93,7 +110,15 @@ class ScheduleSection:
 
 @dataclass(frozen=True)
 class PrivacySection:
-    """`[privacy]`: δ, where σ comes from, the clip norm, and how costs are computed."""
+    """`[privacy]`: δ, where σ comes from, the clip norm, and how costs are computed.
+
+    Attributes:
+        delta: δ of the run, common to all records; by default the task's.
+        max_epsilon: Policy: the cost of a record that is in every batch; σ follows from it.
+        noise_multiplier: Instead of max_epsilon: σ itself.
+        accountant: pld or rdp.
+        estimator: How method rpdp turns budgets into probabilities: certified, binary_search or scf.
+    """
 
     clip_norm: float = setting(require_positive, meaning="L, the largest influence of one record on one step")
     delta: float | None = setting(require_delta, None)
@@ -112,7 +137,16 @@ class PrivacySection:
 
 @dataclass(frozen=True)
 class BudgetSection:
-    """`[budgets]`: drawn from a distribution, or read from one file for each silo."""
+    """`[budgets]`: drawn from a distribution, or read from one file for each silo.
+
+    Attributes:
+        distribution: ThreeLevels, BoundedPareto or BoundedMixGauss: made-up budgets, new for every seed and silo.
+        files: Instead of distribution: the budget file of every silo.
+        declared: Required with files: the distribution that public settings are computed from.
+        parameters: Parameters of the distribution: paper or authors.
+        overrides: Other parameters of the distribution, such as {levels = [0.1, 1.0, 5.0]}.
+        records_per_silo: Declared number of training records of a silo; else the mean is used, and noted.
+    """
 
     distribution: str | None = setting(one_of(*PAPER), None)
     files: Mapping[str, str] | None = setting(table_of(text), None)
@@ -138,7 +172,19 @@ class BudgetSection:
 
 @dataclass(frozen=True)
 class TrainingSection:
-    """`[training]`: how silos train and the server averages. None of this changes a cost."""
+    """`[training]`: how silos train and the server averages. None of this changes a cost.
+
+    Attributes:
+        decay: Factor on the learning rate from round to round.
+        optimiser: sgd or adam.
+        momentum: Of sgd.
+        micro_batch: Larger draws are summed in pieces of at most this size, and never of more than 512 records.
+        averaged_rounds: The result is the mean of the models after the last so many rounds.
+        backbone: fedavg, fedprox, scaffold, fedavgm or fedadam.
+        backbone_settings: Settings of the backbone, such as {proximal = 0.01}.
+        weights: Weights of the silos in the average, from declared sizes, or "equal", the default.
+        tuned: Whether these rates were chosen by results on private records; the plan then says so.
+    """
 
     learning_rate: float = setting(require_positive, meaning="the learning rate of the local optimiser")
     decay: float = setting(require_fraction, 1.0)
@@ -160,7 +206,13 @@ class TrainingSection:
 
 @dataclass(frozen=True)
 class MethodSection:
-    """`[methods.NAME]`: settings of one method that differ from the common ones."""
+    """`[methods.NAME]`: settings of one method that differ from the common ones.
+
+    Attributes:
+        learning_rate: Instead of that of [training].
+        clip_norm: Instead of that of [privacy].
+        level: The public ε of threshold and uniform, which need it.
+    """
 
     learning_rate: float | None = setting(require_positive, None)
     clip_norm: float | None = setting(require_positive, None)
@@ -172,6 +224,15 @@ class RunSection:
     """`[run]`: the method, the seeds, and where the results go.
 
     Without seeds it is a real run (`is_production`) and needs an id; its data are split as for seed 0.
+
+    Attributes:
+        method: The method of `rpdp train`.
+        seeds: A number of seeds or a list of them; without seeds it is a real run.
+        first_seed: The first of a number of seeds, by default 1.
+        id: The name of a real run in the ledgers.
+        output: Directory for results, from the current directory; by default `runs/` and the study file's name.
+        split: fixed: one split into training and test records; by_seed: each seed has its own.
+        workers: Processes to train in; it does not change results.
     """
 
     method: str = setting(one_of(*METHOD_NAMES), "rpdp")
@@ -201,6 +262,15 @@ class PolicySection:
     """`[policy]`: the silos' own limits.
 
     In a simulation, a missing limit is as wide as the study file needs. A real run needs all limits.
+
+    Attributes:
+        max_rounds: The largest T.
+        max_local_steps: The largest τ.
+        max_participation: The largest λ, or k/T.
+        max_clip_norm: The largest L.
+        min_noise_multiplier: The smallest σ.
+        lifetime_delta: δ for life of records without one of their own.
+        max_runs: How many runs in all.
     """
 
     max_rounds: int | None = setting(require_count, None)
@@ -214,7 +284,12 @@ class PolicySection:
 
 @dataclass(frozen=True)
 class TuningSection:
-    """`[tuning]`: the grid for every method, on seeds that are never reported."""
+    """`[tuning]`: the grid for every method, on seeds that are never reported.
+
+    Attributes:
+        learning_rates: Rates to try; by default the paper's.
+        clip_norms: Clip norms to try; by default the paper's.
+    """
 
     seeds: tuple[int, ...] = setting(list_of(_seed), meaning="the seeds to tune on, such as [1001, 1002]")
     learning_rates: tuple[float, ...] = setting(list_of(require_positive), PAPER_LEARNING_RATES)

@@ -1,6 +1,6 @@
-"""Example tasks with embedded data: records, how they are divided among silos, models and losses.
+"""Example tasks with embedded data: records, their partition among silos, models and losses.
 
-The data come with installed packages (extra `demo`), so a task runs without any file or network.
+The data come with installed packages (extra `demo`), so a task needs neither files nor a network.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A data set of records with stable ids, and a federation of silos that hold such data sets.
+"""Data sets of records with stable ids, and federations of silos that hold such data sets.
 
-A record id is given when the data set is read and follows the record through every partition and split, so
-that a budget table keeps fitting the same records. `notes` carry what a run's report has to say about the
-data, above all what was computed from private records outside the mechanism and is not covered by the promise
-(privacy.md, rule 13).
+A record gets its id when the data set is read and keeps it through every partition and split, so a budget table always
+matches the same records. `notes` are statements about the data for the report of a run, above all about what was
+computed from private records outside the mechanism and is not covered by the promise (privacy.md, rule 13).
 """
 
 from __future__ import annotations
@@ -26,12 +25,11 @@ class Dataset:
     """Records: one row of features, one label and one id each.
 
     Attributes:
-        name: What the data set is called in messages and reports.
-        features: One row per record; numbers, or for texts an object array of strings with one column per
-            text.
+        name: Name of the data set in messages and reports.
+        features: One row per record: numbers, or for texts an object array of strings with one column per text.
         labels: Class numbers 0 … classes − 1.
-        record_ids: Stable unique strings, which do not depend on any partition.
-        classes: The number of classes; public, so that it does not depend on the records at hand.
+        record_ids: Stable unique strings that do not depend on any partition.
+        classes: The number of classes. It is public and must not be derived from the records.
         notes: Sentences for the report.
     """
 
@@ -50,11 +48,11 @@ class Dataset:
                 f"{len(self.record_ids)} record ids; all three must have the same length"
             )
         if len(np.unique(self.record_ids)) != rows:
-            raise InputError(f"data set {self.name}: record ids are not unique")
+            raise InputError(f"data set {self.name}: record ids are not unique; give every record its own")
         if rows and not 0 <= self.labels.min() <= self.labels.max() < self.classes:
             raise InputError(
-                f"data set {self.name}: labels run from {self.labels.min()} to {self.labels.max()}, "
-                f"they must lie between 0 and {self.classes - 1}"
+                f"data set {self.name}: labels range from {self.labels.min()} to {self.labels.max()}, but must lie "
+                f"between 0 and {self.classes - 1}"
             )
 
     def __len__(self) -> int:
@@ -64,7 +62,7 @@ class Dataset:
         return f"Dataset({self.name!r}, {len(self)} records, features {self.features.shape[1:]})"
 
     def take(self, rows: NDArray[np.int64]) -> Dataset:
-        """The records at the given positions, as copies, with their ids and notes."""
+        """Copies of the records at the given positions, with their ids and notes."""
         return replace(self, features=self.features[rows], labels=self.labels[rows], record_ids=self.record_ids[rows])
 
     def first(self, limit: int | None) -> Dataset:
@@ -82,7 +80,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class SiloData:
-    """What one silo holds: training records, which the promise protects, and test records, which it does not.
+    """The data of one silo: training records, which the promise protects, and test records, which it does not.
 
     Test records held by silos count as public in simulations only (privacy.md, rule 13).
     """
@@ -96,7 +94,7 @@ class FederatedData:
     """Silos by id, in a fixed order, over one set of classes.
 
     Attributes:
-        name: What the federation is called in messages and reports.
+        name: Name of the federation in messages and reports.
         silos: Training and test records by silo id.
     """
 
@@ -105,7 +103,7 @@ class FederatedData:
 
     def __post_init__(self) -> None:
         if not self.silos:
-            raise InputError(f"federated data {self.name}: there is no silo")
+            raise InputError(f"federated data {self.name}: there is no silo; give at least one")
 
     @property
     def classes(self) -> int:
@@ -114,11 +112,11 @@ class FederatedData:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes of all silos' data, each once."""
+        """The notes of all silos' data, without repeats."""
         return _without_repeats([note for silo in self.silos.values() for note in silo.train.notes])
 
     def pooled(self) -> SiloData:
-        """All training and all test records in one place, in the order of the silos (copies)."""
+        """Copies of all training and all test records in one place, in the order of the silos."""
         return SiloData(
             concatenate([silo.train for silo in self.silos.values()], f"{self.name}-train"),
             concatenate([silo.test for silo in self.silos.values()], f"{self.name}-test"),
@@ -126,9 +124,9 @@ class FederatedData:
 
 
 def concatenate(datasets: Sequence[Dataset], name: str) -> Dataset:
-    """The records of several data sets of the same kind, in order, as one data set."""
+    """One data set with the records of several data sets of the same kind, in order."""
     if not datasets:
-        raise InputError(f"data set {name}: nothing to put together")
+        raise InputError(f"data set {name}: nothing to concatenate; give at least one data set")
     return Dataset(
         name=name,
         features=np.concatenate([dataset.features for dataset in datasets]),
@@ -140,7 +138,7 @@ def concatenate(datasets: Sequence[Dataset], name: str) -> Dataset:
 
 
 def numbered_ids(prefix: str, rows: int, digits: int = 5) -> NDArray[np.str_]:
-    """Record ids made of a prefix and the row number in the original file, e.g. "mnist-train-00017"."""
+    """Record ids that consist of a prefix and the row number in the original file, e.g. "mnist-train-00017"."""
     return np.array([f"{prefix}-{row:0{digits}d}" for row in range(rows)], dtype=np.str_)
 
 

@@ -1,4 +1,4 @@
-"""Data sets that come with installed packages: breast cancer, digits, and 5,000 images of MNIST."""
+"""Data sets that come with installed packages: breast cancer, digits, and 5,000 MNIST images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rpdp.tasks.scaling import SCALED_PIXELS, PublicRange, scale_by_ranges, scal
 
 _PUBLISHED_RANGES = "features scaled by ranges from the published description of the data set, taken as public"
 
-# Rounded outwards from the summary statistics that scikit-learn publishes with the data set.
+# Rounded outwards from the summary statistics that scikit-learn publishes with the data set, not from the records.
 BREAST_CANCER_RANGES = (
     PublicRange("radius (mean)", 6, 30),
     PublicRange("texture (mean)", 9, 40),

@@ -1,4 +1,4 @@
-"""From one data set to a federation: divide among silos, split each into training and test records."""
+"""Turns one data set into a federation: divide it among silos, and split each silo into training and test records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def federate(
 ) -> FederatedData:
     """Divide `dataset` among silos "silo-00", "silo-01", … and split each into training and test records.
 
-    The same seed gives the same federation. Record ids stay those of `dataset`.
+    The same seed gives the same federation. Records keep their ids.
     """
     generator = np.random.default_rng((seed, _PARTITION_STREAM))
     rows_by_silo = partition.assign(dataset.labels, generator)
@@ -39,7 +39,7 @@ def federate(
 def split_dataset(
     dataset: Dataset, *, train_share: float = TRAIN_SHARE, seed: tuple[int, int], stratify: bool = False
 ) -> SiloData:
-    """One silo's training and test records; `seed` is (seed of the experiment, number of the silo)."""
+    """The training and test records of one silo; `seed` is (seed of the experiment, number of the silo)."""
     generator = np.random.default_rng((seed[0], _SPLIT_STREAM, seed[1]))
     train, test = split_rows(dataset.labels, train_share, generator, stratify=stratify)
     return SiloData(dataset.take(train), dataset.take(test))
@@ -50,8 +50,8 @@ def split_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Random training and test rows, both ascending; ⌊train_share · N⌋ rows are for training.
 
-    With `stratify`, classes keep their shares (to within one record), unless a class has fewer than three
-    records: then the split is plain, as in Fed-Heart-Disease.
+    With `stratify`, classes keep their shares (to within one record). If a class has fewer than three records, the
+    split is not stratified, as in Fed-Heart-Disease.
     """
     if not 0 < train_share < 1:
         raise InputError(f"train_share={train_share} must lie strictly between 0 and 1")
@@ -63,7 +63,7 @@ def split_rows(
 
 
 def _quantile_in_class(labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """For each row its place within its class, in (0, 1): sorting by it interleaves the classes evenly."""
+    """For each row, its relative rank within its class, in (0, 1). Sorting by it interleaves the classes evenly."""
     quantiles = np.empty(len(labels))
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)

@@ -1,10 +1,10 @@
-"""How one data set is divided among silos: IID, k classes per silo, Dirichlet.
+"""Partitions of one data set among silos: IID, k classes per silo, Dirichlet.
 
-A partition is public data about an experiment: it is made before any release, from a seed, and every record
-lands in exactly one silo. "k classes per silo" is the non-IID setting of McMahan et al. (arXiv 1602.05629,
-section 3) as the paper uses it, with 5 classes a silo on MNIST. There, records sorted by label are cut into
-shards; a shard may straddle two classes. Here every silo holds exactly k classes, and every class is held by
-as equal a number of silos as possible.
+A partition is part of the public description of an experiment. It is made from a seed before any release, and every
+record goes to exactly one silo. "k classes per silo" is the non-IID setting of McMahan et al. (arXiv 1602.05629,
+section 3) as the paper uses it, with 5 classes per silo on MNIST. There, records sorted by label are cut into shards,
+and a shard may contain two classes. Here every silo holds exactly k classes, and the number of silos per class is as
+equal as possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rpdp.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SWAP_ATTEMPTS_PER_CELL = 20  # random exchanges that mix the table "silo holds class"; far more than its size
+_SWAP_ATTEMPTS_PER_CELL = 20  # random swaps that mix the table "silo holds class"; far more than it has cells
 _DIRICHLET_ATTEMPTS = 1000
 
 
@@ -27,13 +27,13 @@ class Partition(Protocol):
     """A way to divide records among silos."""
 
     def assign(self, labels: NDArray[np.int64], generator: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Row numbers for each silo, ascending; together they are every row exactly once."""
+        """The row numbers of each silo, ascending; every row occurs exactly once."""
         ...
 
 
 @dataclass(frozen=True)
 class Iid:
-    """Records at random, silos of equal size (to within one record)."""
+    """Random records in silos of equal size (to within one record)."""
 
     silos: int = 10
 
@@ -45,7 +45,7 @@ class Iid:
 
 @dataclass(frozen=True)
 class ClassesPerSilo:
-    """Every silo holds exactly `classes` classes; a class is shared equally among the silos that hold it."""
+    """Every silo holds exactly `classes` classes. A class is divided equally among the silos that hold it."""
 
     silos: int = 10
     classes: int = 5
@@ -61,7 +61,10 @@ class ClassesPerSilo:
             holders = np.flatnonzero(holds[:, column])
             rows = generator.permutation(np.flatnonzero(labels == label))
             if len(rows) < len(holders):
-                raise InputError(f"class {label} has {len(rows)} records for the {len(holders)} silos that hold it")
+                raise InputError(
+                    f"class {label} has {len(rows)} records for the {len(holders)} silos that hold it; "
+                    "use fewer silos or fewer classes per silo"
+                )
             for silo, share in zip(holders, np.array_split(rows, len(holders)), strict=True):
                 shares[silo].append(share)
         return [np.sort(np.concatenate(share)) for share in shares]
@@ -78,7 +81,7 @@ class ClassesPerSilo:
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Each class is divided in proportions drawn from Dirichlet(alpha); small alpha means unlike silos.
+    """Each class is divided in proportions drawn from Dirichlet(alpha). A small alpha makes silos differ more.
 
     Proportions are drawn again until every silo has at least `minimum_records`.
     """
@@ -94,14 +97,15 @@ class Dirichlet:
             raise InputError(f"alpha={self.alpha} must be positive")
         if self.silos * self.minimum_records > len(labels):
             raise InputError(
-                f"minimum_records={self.minimum_records} in {self.silos} silos exceeds {len(labels)} records"
+                f"minimum_records={self.minimum_records} in each of {self.silos} silos exceeds the {len(labels)} "
+                "records of the data set; use fewer silos or a smaller minimum"
             )
         for _ in range(_DIRICHLET_ATTEMPTS):
             silos = self._draw(labels, generator)
             if min(map(len, silos)) >= self.minimum_records:
                 return silos
         raise InputError(
-            f"alpha={self.alpha}: no draw of {_DIRICHLET_ATTEMPTS} left every one of {self.silos} silos with "
+            f"alpha={self.alpha}: none of {_DIRICHLET_ATTEMPTS} draws gave each of {self.silos} silos at least "
             f"minimum_records={self.minimum_records}; use a larger alpha or fewer silos"
         )
 
@@ -122,9 +126,9 @@ def _check_silos(silos: int, records: int) -> None:
 
 
 def _random_holdings(silos: int, classes: int, per_silo: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """A random table "silo holds class": `per_silo` per row, column sums that differ by at most one.
+    """A random table "silo holds class" with `per_silo` classes per row and column sums that differ by at most one.
 
-    Starts from the cyclic table, which has these sums, and mixes it by exchanges that keep them.
+    It starts from the cyclic table, which has these sums, and mixes it by swaps that preserve them.
     """
     holds = np.zeros((silos, classes), dtype=np.bool_)
     dealt = np.arange(silos * per_silo)

@@ -1,7 +1,7 @@
-"""The registry of example tasks: a name stands for data, model, loss and a schedule.
+"""The registry of example tasks. Each task combines data, model, loss and a schedule under one name.
 
-Importing it loads no torch; building a model does. Tasks of other packages are `Task` objects too, and a study file
-names the function that makes one: "package.module:function".
+Importing this module does not load torch; building a model does. Tasks of other packages are `Task` objects too: a
+study file names the function that makes one, as "package.module:function".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskSchedule:
-    """The public schedule a task is run with by default."""
+    """The default public schedule of a task."""
 
     rounds: int
     local_steps: int
@@ -41,11 +41,11 @@ class Task:
         name: Its name in the registry.
         summary: One line for lists.
         schedule: Rounds T, local steps τ, participation λ, δ.
-        partitions: Named ways to divide the data among silos; the first is the default. Empty when the data
-            come in silos.
-        load_silos: From a partition and a seed to the data in silos.
-        make_model: From a seed to a new model.
-        is_binary: Whether the model has a single logit; else one for each class.
+        partitions: Named ways to divide the data among silos; the first is the default. Empty if the data already come
+            in silos.
+        load_silos: Loads the data in silos, given a partition and a seed.
+        make_model: Makes a new model from a seed.
+        is_binary: Whether the model has a single logit instead of one per class.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Task:
     is_binary: bool = field(repr=False)
 
     def load(self, partition: str | Partition | None = None, *, seed: int = 0) -> FederatedData:
-        """The data in silos; `partition` is one of `partitions` or your own; `seed` fixes both splits."""
+        """The data in silos. `partition` is a name in `partitions`, or your own; `seed` fixes all splits."""
         return self.load_silos(self._partition(partition), seed)
 
     def model(self, *, seed: int = 0) -> nn.Module:
@@ -66,7 +66,7 @@ class Task:
 
     @property
     def loss(self) -> Loss:
-        """The loss that fits the model, one value per record."""
+        """The loss for this model, with one value per record."""
         from rpdp.tasks.models.losses import binary_loss, cross_entropy
 
         return binary_loss if self.is_binary else cross_entropy
@@ -74,7 +74,9 @@ class Task:
     def _partition(self, partition: str | Partition | None) -> Partition | None:
         if not self.partitions:
             if partition is not None:
-                raise InputError(f"partition={partition!r}: the data of task {self.name} come in silos already")
+                raise InputError(
+                    f"partition={partition!r}: the data of task {self.name} already come in silos; leave it out"
+                )
             return None
         if partition is None:
             return next(iter(self.partitions.values()))
@@ -88,27 +90,27 @@ class Task:
 
 
 def task(name: str) -> Task:
-    """The task of that name.
+    """The task with this name.
 
     >>> task("breast_cancer").schedule.rounds
     15
     """
     if name not in TASKS:
-        raise InputError(f"task {name!r} is not known; there are {', '.join(TASKS)}")
+        raise InputError(f"task {name!r} is unknown; choose one of {', '.join(TASKS)}")
     return TASKS[name]
 
 
 def divided(load: Callable[[], Dataset]) -> Callable[[Partition | None, int], FederatedData]:
-    """The `load_silos` of a task whose data set is divided by a partition."""
+    """A `load_silos` function for a task whose data set is divided by a partition."""
 
-    def loaded(partition: Partition | None, seed: int) -> FederatedData:
+    def load_silos(partition: Partition | None, seed: int) -> FederatedData:
         return federate(load(), partition or Iid(), seed=seed)
 
-    return loaded
+    return load_silos
 
 
 def logistic(features: int, classes: int = 2) -> Callable[[int], nn.Module]:
-    """The `make_model` of a logistic regression."""
+    """A `make_model` function for a logistic regression."""
 
     def build(seed: int) -> nn.Module:
         from rpdp.tasks.models.linear import logistic_regression
@@ -119,7 +121,7 @@ def logistic(features: int, classes: int = 2) -> Callable[[int], nn.Module]:
 
 
 def cnn(seed: int) -> nn.Module:
-    """The `make_model` of the paper's network for digits."""
+    """The `make_model` function for the paper's MNIST network."""
     from rpdp.tasks.models.convolutional import paper_cnn
 
     return paper_cnn(seed=seed)

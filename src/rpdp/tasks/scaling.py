@@ -1,8 +1,7 @@
-"""Two ways to bring features to a common scale: declared public ranges, and a silo's own mean and deviation.
+"""Feature scaling, by declared public ranges or by a silo's own mean and deviation.
 
-Only the first is covered by the promise. A mean or deviation computed from private records moves when a
-record is added or removed, and it enters every released update (privacy.md, rule 13); data scaled that way
-carry a note.
+The promise covers only the first. A mean or deviation of private records changes when a record is added or removed, and
+it enters every released update (privacy.md, rule 13). Data scaled that way carry a note.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SCALED_PIXELS = "pixels scaled by their public range"
 
 @dataclass(frozen=True)
 class PublicRange:
-    """A declared range of a feature: low becomes −1, high +1, and values beyond are clipped."""
+    """The declared range of a feature: low becomes −1, high becomes +1, and values outside are clipped."""
 
     feature: str
     low: float
@@ -45,7 +44,7 @@ def scale_by_ranges(features: NDArray[Any], ranges: Sequence[PublicRange]) -> ND
     [[0.0], [1.0]]
     """
     if features.shape[1] != len(ranges):
-        raise InputError(f"{features.shape[1]} features and {len(ranges)} ranges: their numbers must agree")
+        raise InputError(f"{features.shape[1]} features and {len(ranges)} ranges: give one range per feature")
     low = np.array([item.low for item in ranges])
     high = np.array([item.high for item in ranges])
     scaled: NDArray[np.float64] = np.clip(2 * (features - low) / (high - low) - 1, -1, 1)
@@ -53,14 +52,14 @@ def scale_by_ranges(features: NDArray[Any], ranges: Sequence[PublicRange]) -> ND
 
 
 def scale_pixels(pixels: NDArray[Any], largest: float) -> NDArray[np.float32]:
-    """Pixels 0 … largest mapped to [−1, 1]: the range of the file format, not a statistic of the images."""
+    """Pixels 0 … largest mapped to [−1, 1]. The range comes from the file format and is no statistic of the images."""
     return pixels.astype(np.float32) * np.float32(2 / largest) - np.float32(1)
 
 
 def standardise_by_silo(data: FederatedData) -> FederatedData:
-    """Every silo's features by mean and deviation of its training records. Not covered by the promise.
+    """Standardise each silo's features by mean and deviation of its training records. Not covered by the promise.
 
-    A feature that is constant in a silo's training records is only centred.
+    A feature that is constant in the training records of a silo is only centred.
     """
     return replace(data, silos={name: _standardise(silo) for name, silo in data.silos.items()})
 

@@ -1,4 +1,4 @@
-"""Private training: sums of clipped per-record gradients (kernels), the noisy step, and model checks.
+"""Private training: kernels that sum clipped per-record gradients, the noisy step, and model checks.
 
     model = FlatModel(module)
     kernel = make_kernel(model, loss, records)

@@ -1,8 +1,8 @@
-"""The kernel for a model that is one linear layer (logistic regression): a closed form without hooks.
+"""The kernel for a model that is a single linear layer (logistic regression): a closed form without hooks.
 
-Tiny models drown in overhead: for 14 parameters recording alone would cost as much as the step. Here the
-graph starts at the layer's output, so autograd differentiates the loss only; everything else is three small
-products.
+For tiny models, overhead dominates: with 14 parameters the hooks of the ghost kernel alone would cost as much as the
+step. Here the graph starts at the output of the layer, so autograd differentiates only the loss. Everything else is
+three small products.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AffineKernel(Kernel):
 
     @staticmethod
     def supports(model: FlatModel, records: Records) -> bool:
-        """Whether the model is exactly one trainable linear layer on one feature vector per record."""
+        """Whether the model is a single trainable linear layer on one feature vector per record."""
         layer = model.module
         return (
             type(layer) is nn.Linear
@@ -57,7 +57,7 @@ class AffineKernel(Kernel):
             squared_inputs += 1
         squared_norms = squared_inputs.mul_((left * left).sum(1).add_(lost_squares(left, left.shape[1])))
         factors, bad = clip_factors(squared_norms, bound)
-        if bad is not None:
+        if bad is not None:  # a factor of zero is not enough: zero times infinity would be NaN
             left, inputs = (value.masked_fill(bad.unsqueeze(1), 0.0) for value in (left, inputs))
         weighted = left * factors.unsqueeze(1)
         split = weight.numel()

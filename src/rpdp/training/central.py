@@ -1,8 +1,8 @@
-"""Centralised rPDP-SGD: the paper's variant without federation, and uniform DP-SGD as its special case.
+"""Centralised rPDP-SGD: the paper's variant without federation, and uniform DP-SGD as a special case.
 
-One data holder, every step taken: record j of a plan is drawn into each step with its own q_j, and the plan has
-priced exactly that (privacy.md, section 1 with T = 1 and λ = 1). Uniform DP-SGD is the same function with the plan of
-`uniform_plan`; plain SGD, without any promise, is `rpdp_lab.rivals.train_plain`.
+A single data holder takes every step. Record j is drawn into each step with its own q_j, which is exactly what the cost
+in its plan covers (privacy.md, section 1 with T = 1 and λ = 1). With the plan of `uniform_plan` the same function is
+uniform DP-SGD. Plain SGD, without any promise, is `rpdp_lab.rivals.train_plain`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from rpdp.training.records import Records
 
 OptimiserFactory = Callable[[list["Tensor"]], torch.optim.Optimizer]
-"""From the list of tensors to train to an optimiser with public settings, e.g. `lambda v: torch.optim.SGD(v, lr=1)`."""
+"""Makes an optimiser with public settings from the tensors to train, e.g. `lambda v: torch.optim.SGD(v, lr=1)`."""
 
 
 class LocalView:
-    """Per-step and per-record facts of one run, for the data holder's own eyes; nothing here is covered by a promise.
+    """Facts about the steps and records of one run, for the data holder only. No promise covers any of them.
 
     Attributes:
         draws: How often each record was drawn.
-        expected_draws: How often it was to be drawn on average, from the plan.
+        expected_draws: How often the plan expects each record to be drawn.
         batch_sizes: Realised batch size of each step.
         median_norms: Median gradient norm of each step before clipping; NaN when nothing was drawn.
         clipped_shares: Share of each step's gradients that were longer than the clip norm.
@@ -56,7 +56,7 @@ class LocalView:
         self.clipped_shares: list[float] = []
 
     def add(self, drawn: NDArray[np.int64], norms: Tensor, clip_norm: float) -> None:
-        """Note one step: positions drawn, and their norms where they are known."""
+        """Record one step: the drawn positions and the norms of their gradients."""
         self.draws[drawn] += 1
         self.batch_sizes.append(len(drawn))
         self.median_norms.append(float(norms.median()) if len(norms) else float("nan"))
@@ -64,7 +64,7 @@ class LocalView:
 
     @property
     def inclusion_ratio(self) -> float:
-        """All draws over what was expected: near 1 when the sampler does what the plan priced."""
+        """The number of draws divided by the expected number: near 1 when the sampler follows the plan."""
         expected = float(self.expected_draws.sum())
         return float(self.draws.sum()) / expected if expected > 0 else float("nan")
 
@@ -75,8 +75,8 @@ class CentralResult:
 
     Attributes:
         model: The model after the last step.
-        is_simulation: Whether the randomness was seeded, so that nothing is protected.
-        local: What the steps saw. Never report it.
+        is_simulation: Whether the randomness was seeded. If so, nothing is protected.
+        local: Facts about the steps. Never report them.
     """
 
     model: FlatModel
@@ -103,36 +103,36 @@ def train_central(
 ) -> CentralResult:
     """Train `module` in place, so that for every record the run is (ε_j, δ)-DP under adding or removing it.
 
-    Steps, noise, clip norm and normaliser are those of the plan. Seeded streams are keyed by step, so step t draws the
+    The plan determines steps, noise, clip norm and normaliser. Seeded streams are keyed by step, so step t draws the
     same records and noise however long the run is.
 
     | case | what happens |
     |---|---|
     | `Schedule(1, steps, participation=1.0)` | the paper's variant |
-    | several rounds, all joined | rounds × local steps; a record of `scf` is active in its first rounds only |
-    | a round might be sat out | `PlanError`: the plan's price counts on it |
+    | several rounds, all joined | rounds × local steps; with `scf`, a record is active only in its first rounds |
+    | a round might be sat out | `PlanError`: the cost in the plan counts on sitting out |
     | another number of records, or other ids | `PlanError` |
-    | a cost above its budget | cannot be: `SiloPlan` refuses to exist |
+    | a cost above its budget | impossible: such a `SiloPlan` cannot be created |
     | no records | `InputError` |
     | a record with NaN in its data | contributes zero, is drawn and charged as planned; the run goes on |
     | q = 0 | never drawn |
 
     Args:
-        module: The model; it is changed.
-        loss: From output and targets to one value per record.
+        module: The model; it is changed in place.
+        loss: A function of output and targets that returns one value per record.
         records: In the order of the plan.
         plan: From `PublicPlan.assign`, with any estimator.
         randomness: `Secure()`, or `Seeded(...)` for a simulation.
-        optimiser: Made once, over the flat parameters; its settings are public and must not be tuned on these records.
-        record_ids: Ids of `records`; when given, they must be those of the plan, in its order.
-        micro_batch: A larger draw is processed in pieces.
-        device: Where to train.
+        optimiser: Called once with the flat parameters. Its settings are public and must not be tuned on these records.
+        record_ids: Ids of `records`. If given, they must be those of the plan, in its order.
+        micro_batch: Larger draws are processed in pieces of at most this size.
+        device: The device to train on.
     """
     steps = planned_steps(plan)
     require_covered(plan, records, record_ids)
     model = FlatModel(module, device)
     kernel = make_kernel(model, loss, records)
-    made = optimiser([model.values])
+    flat_optimiser = optimiser([model.values])
     public = plan.public
     settings = StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, micro_batch)
     sampler = PoissonSampler(plan.q)
@@ -141,17 +141,17 @@ def train_central(
     for number in range(steps):
         sampler.switch_off(np.flatnonzero(last_steps == number))
         drawn = sampler.draw(randomness.child("step", number, "draw"))
-        step = NoisyStep(kernel, made, settings, randomness.child("step", number, "noise"))
+        step = NoisyStep(kernel, flat_optimiser, settings, randomness.child("step", number, "noise"))
         local.add(drawn, step(records, drawn).norms, public.clip_norm)
     model.require_finite()
     return CentralResult(model, randomness.is_simulation, local)
 
 
 def uniform_plan(public: PublicPlan, records: int | Sequence[str], epsilon: float) -> SiloPlan:
-    """The plan of ordinary DP-SGD: every record gets the same ε, hence the same q. For `train_central`.
+    """The plan of ordinary DP-SGD for `train_central`: every record gets the same ε and hence the same q.
 
-    At the smallest of the real budgets this is the paper's "Minimum": it keeps every promise, and depends on that one
-    record, which the promise does not cover.
+    With the smallest of the real budgets this is the paper's "Minimum". It keeps every promise, but the plan then
+    depends on the record with that budget, which the promise does not cover.
     """
     require_positive("epsilon", epsilon)
     if isinstance(records, int):
@@ -163,21 +163,21 @@ def uniform_plan(public: PublicPlan, records: int | Sequence[str], epsilon: floa
 
 
 def planned_steps(plan: SiloPlan) -> int:
-    """The steps of a plan in which every round is joined for certain; refuses any other plan."""
+    """The number of steps of a plan in which every round is certain to be joined; refuses any other plan."""
     schedule = plan.public.schedule
     capped = schedule.max_participations is not None and schedule.max_participations < schedule.rounds
     if capped or (schedule.participation != 1.0 and schedule.participations != schedule.rounds):
         raise PlanError(
-            f"the plan's schedule ({schedule.describe()}) leaves out rounds, which its price counts on; centralised "
+            f"the schedule of the plan ({schedule.describe()}) skips rounds, and its cost counts on that; centralised "
             "training takes every step: use Schedule(1, steps, participation=1.0)"
         )
     return schedule.rounds * schedule.local_steps
 
 
 def require_covered(plan: SiloPlan, records: Records, record_ids: Sequence[str] | None) -> None:
-    """Refuse records that the plan does not cover, one for one."""
+    """Refuse records unless the plan covers exactly these, in this order."""
     if len(records) == 0:
-        raise InputError("the data set is empty: there is no record to train on")
+        raise InputError("the data set is empty: give at least one record to train on")
     if len(records) != len(plan):
         raise PlanError(
             f"{len(records):,} records and a plan for {len(plan):,}: every record needs its own budget; make the plan "
@@ -187,11 +187,12 @@ def require_covered(plan: SiloPlan, records: Records, record_ids: Sequence[str] 
         return
     given, planned = np.asarray(record_ids, dtype=np.str_), np.asarray(plan.ids.to_pylist(), dtype=np.str_)
     if len(given) != len(planned):
-        raise PlanError(f"{len(given):,} record ids for {len(planned):,} records")
-    other = np.flatnonzero(given != planned)
-    if other.size:
-        row = int(other[0])
+        raise PlanError(f"{len(given):,} record ids for {len(planned):,} records; give one id for each record")
+    different = np.flatnonzero(given != planned)
+    if different.size:
+        row = int(different[0])
         raise PlanError(
-            f"record {row} is {str(given[row])!r}, the plan has {str(planned[row])!r} there ({other.size:,} such "
-            "records): budgets would be applied to the wrong records"
+            f"record {row} is {str(given[row])!r}, but the plan has {str(planned[row])!r} there ({different.size:,} "
+            "such records): budgets would be applied to the wrong records; make the plan from these records, in this "
+            "order"
         )

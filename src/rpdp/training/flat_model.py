@@ -1,7 +1,7 @@
-"""One flat tensor for all trainable parameters: one buffer to sum into, one to add noise to, one to optimise.
+"""A model with all trainable parameters in one flat tensor: one buffer to sum into, add noise to and optimise.
 
-The parameters of the model become views of the flat tensor, so the model and any `torch.optim` optimiser that
-acts on `values` always agree without a copy.
+The parameters of the model become views of the flat tensor. So the model and any `torch.optim` optimiser of `values`
+always agree, without copying.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ class FlatModel:
     """A model whose trainable parameters live, in their usual order, in the flat tensor `values`.
 
     Frozen parameters (`requires_grad=False`) stay where they are and take no part. Make one `FlatModel` per
-    model, after moving the model to its device: a second one, or `model.to(...)` afterwards, would take the
-    parameters elsewhere, which `require_intact` notices.
+    model, after moving the model to its device. A second one, or a later `model.to(...)`, would move the parameters
+    elsewhere; `require_intact` detects that.
 
     Args:
-        module: The model; it is changed in place (its parameters become views) and moved to `device`.
-        device: "cpu", "cuda", … : the one switch for where training happens.
-        channels_last: Whether image inputs run channels-last. By default for models with `Conv2d` and without
-            `GroupNorm`: measured on CPU, a small CNN is twice as fast that way, a ResNet with GroupNorm is
-            not.
+        module: The model. It is changed in place (its parameters become views) and moved to `device`.
+        device: Where to train: "cpu", "cuda", …
+        channels_last: Whether image inputs run channels-last. The default is to do so for models with `Conv2d` and
+            without `GroupNorm`: measured on a CPU, it makes a small CNN twice as fast, but not a ResNet with GroupNorm.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class FlatModel:
 
     @property
     def device(self) -> torch.device:
-        """Where parameters, gradients and batches live."""
+        """The device of parameters, gradients and batches."""
         return self.values.device
 
     def __len__(self) -> int:
@@ -62,18 +61,18 @@ class FlatModel:
         return self.values.numel()
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """The parts of a flat tensor, each with the shape of its parameter."""
+        """The parts of a flat tensor as views, each with the shape of its parameter."""
         return [part.view(shape) for part, shape in zip(torch.split(flat, self.sizes), self.shapes, strict=True)]
 
     def prepare(self, tensor: Tensor) -> Tensor:
-        """An input on the device of the model, image batches in the memory format the model runs in."""
+        """An input on the device of the model; image batches also in the memory format of the model."""
         tensor = tensor.to(self.device)
         if self.channels_last and tensor.dim() == 4 and tensor.is_floating_point():
             return _channels_last(tensor)
         return tensor
 
     def require_intact(self) -> None:
-        """Refuse when a parameter no longer lives in the flat tensor: updates would not reach the model."""
+        """Refuse if a parameter is no longer a view of the flat tensor: updates would not reach the model."""
         for parameter, address in zip(self.parameters, self._addresses, strict=True):
             if parameter.data_ptr() != address:
                 raise InputError(
@@ -82,7 +81,7 @@ class FlatModel:
                 )
 
     def require_finite(self) -> None:
-        """Refuse a model with NaN or infinite parameters; they are public, so this may stop a run."""
+        """Refuse a model with NaN or infinite parameters. They are public, so stopping the run reveals no record."""
         if not math.isfinite(self.values.data.sum().item()):
             raise PrivacyRefusal(
                 "the model has a NaN or infinite parameter; nothing was released. Lower the learning rate or start "
@@ -91,24 +90,32 @@ class FlatModel:
 
 
 def _require_flattenable(named: list[tuple[str, nn.Parameter]]) -> None:
-    """Refuse models without trainable parameters, or with ones that do not fit in one tensor."""
+    """Refuse models without trainable parameters, or with parameters that do not fit in one tensor."""
     if not named:
-        raise InputError("the model has no trainable parameter: all are frozen (requires_grad=False)")
+        raise InputError(
+            "the model has no trainable parameter: all are frozen; set requires_grad=True on those to train"
+        )
     for name, value in named:
         if isinstance(value, nn.parameter.UninitializedParameter):
             raise InputError(f"parameter {name} is not initialised yet: call the model once on an example first")
         if value.dtype not in DTYPES:
             raise InputError(
-                f"parameter {name} has type {value.dtype}; float32 or float64 is needed, because clipping in fewer "
-                "bits does not keep the sensitivity. Use model.float()"
+                f"parameter {name} has type {value.dtype}; it must be float32 or float64, because clipping in fewer "
+                "bits does not bound the sensitivity. Use model.float()"
             )
     kinds = {(value.dtype, value.device) for _, value in named}
     if len(kinds) > 1:
-        raise InputError(f"the parameters have several number types or devices: {sorted(map(str, kinds))}")
+        raise InputError(
+            f"the parameters have several number types or devices: {sorted(map(str, kinds))}; "
+            "convert them to one with model.to(device, dtype)"
+        )
 
 
 def _channels_last(images: Tensor) -> Tensor:
-    """Channels-last, said with strides where one channel makes both formats the same bytes."""
+    """The images in channels-last format.
+
+    With one channel, both formats have the same bytes and `contiguous` would change nothing, so the strides are set.
+    """
     if images.shape[1] > 1 or not images.is_contiguous():
         return images.contiguous(memory_format=torch.channels_last)
     _, _, height, width = images.shape

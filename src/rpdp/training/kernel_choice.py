@@ -1,4 +1,4 @@
-"""From a model and a loss to the fastest kernel that is right for them."""
+"""Chooses the fastest kernel that is correct for a model and a loss."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class SlowKernelWarning(UserWarning):
-    """The model has a layer without closed form; a slower kernel, with the same result, is used."""
+    """The model has a layer without a closed form, so a slower kernel with the same result is used."""
 
 
 def make_kernel(model: FlatModel, loss: PerRecordLoss, example: Records) -> Kernel:
-    """The fastest kernel for this model and loss, after all checks; nothing has been released.
+    """Check model and loss, and return the fastest kernel for them. This releases nothing.
 
-    The ghost kernel where it applies and its two-record probe agrees with plain autograd; else `vmap`, else
-    one record at a time, with a `SlowKernelWarning` that says why.
+    The ghost kernel is used where it applies and agrees with plain autograd on two records. Otherwise `vmap`, or one
+    record at a time, is used, with a `SlowKernelWarning` that says why.
 
     Args:
         model: The model to train.
-        loss: From output and targets to one value per record.
-        example: Some records of the data set. The probe runs on the first two with finite loss; its verdict is
-            about the code of model and loss, with tolerances meant to keep it independent of their values.
+        loss: A function of output and targets that returns one value per record.
+        example: Some records of the data set. The probe runs on the first two with finite loss. It judges the code of
+            model and loss; its tolerances are chosen so that the verdict should not depend on the values of records.
 
     Raises:
         InputError: The data set is empty, or the loss does not return one value per record.
@@ -64,5 +64,5 @@ def _fastest(model: FlatModel, loss: PerRecordLoss, pair: Records) -> Kernel:
     except (RuntimeError, ValueError, NotImplementedError) as error:
         kernel, name = LoopKernel(model, loss), "one record at a time"
         explanation = f"{explanation}; vmap: {str(error).splitlines()[0]}"
-    warnings.warn(f"{explanation}; falling back to {name}, slower and exact", SlowKernelWarning, stacklevel=4)
+    warnings.warn(f"{explanation}; falling back to {name}: slower, same result", SlowKernelWarning, stacklevel=4)
     return kernel

@@ -1,4 +1,4 @@
-"""The reference kernel: one record at a time through plain autograd; slow, right, works for every model."""
+"""The reference kernel: plain autograd, one record at a time. It is slow, but correct for every model."""
 
 from __future__ import annotations
 

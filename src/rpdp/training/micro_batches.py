@@ -1,13 +1,15 @@
-"""Large draws in pieces that one record more or less cannot shift.
+"""Splits large draws into micro-batches whose borders do not shift when one record is added or removed.
 
-Sums of float32 numbers depend on what is summed together. If a draw were cut at every thousandth drawn record, one more
-would shift all pieces behind it, and the rounding of thousands of other records would change with it: measured, by up
-to 5e-4 L at 36 pieces of gradients that point the same way, beyond the slack of 1e-4 L that clipping leaves for
-rounding (privacy.md, rule 15). So pieces follow the places of records in the data: the numbers 0 … 2ᵏ − 1 are halved
-until no part holds more drawn records than a piece may. A record is in one piece only. With it that piece may be halved
-once more, every other piece is as it was, and pieces are added up in float64.
+The rounding of a float32 sum depends on which numbers are summed together. If a draw were cut after every thousandth
+drawn record, one more record would shift all later pieces and change the rounding of thousands of other records. The
+measured change is up to 5e-4 L for 36 pieces of gradients that point the same way, more than the slack of 1e-4 L that
+clipping leaves for rounding (privacy.md, rule 15).
 
-The places are those in the silo's data; a record that is withdrawn or was never there leaves its place empty.
+So pieces follow the positions of records in the data: the range 0 … 2ᵏ − 1 is halved until no part contains more drawn
+records than a piece may. A record is in one piece only. Adding it may halve that piece once more, but leaves every
+other piece as it was. Pieces are added up in float64.
+
+Positions are those in the silo's data. A record that is withdrawn, or was never there, leaves its position empty.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGEST_PIECE = 512
-"""So many records are summed in float32 at most. One record more changes the rounding of the others in a piece of this
-size by up to 5e-5 L (measured, gradients that point the same way), half of the slack; it grows with the size."""
+"""The largest number of records that are summed in float32.
+
+In a piece of this size, one more record changes the rounding of the others by up to 5e-5 L (measured with gradients
+that point the same way). That is half of the slack, and it grows with the size.
+"""
 
 
 def pieces(drawn: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
-    """The drawn positions (rising) in pieces of at most `most`, in their order.
+    """The drawn positions, which must rise, in pieces of at most `most`, in order.
 
-    Each piece is what was drawn of a range a·2ᵇ … (a + 1)·2ᵇ − 1, the largest such ranges that fit.
+    Each piece contains what was drawn from a range a·2ᵇ … (a + 1)·2ᵇ − 1; the ranges are as large as possible.
 
     >>> [part.tolist() for part in pieces(np.array([0, 1, 5, 8, 9, 10]), 2)]
     [[0, 1], [5], [8, 9], [10]]
@@ -41,7 +46,7 @@ def pieces(drawn: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
 
 
 def _halved(drawn: NDArray[np.int64], bits: int, most: int) -> Iterator[NDArray[np.int64]]:
-    """As `pieces`, for positions that differ in their last `bits` binary digits only."""
+    """Like `pieces`, for positions that differ only in their last `bits` binary digits."""
     if len(drawn) <= most or bits == 0:
         if len(drawn):
             yield drawn

@@ -1,6 +1,6 @@
-"""Is this model fit for private training? Checks on its modules, before anything runs.
+"""Static checks: is a model suitable for private training? They look at its modules, before anything runs.
 
-What only shows when the model runs (buffers that change, records that mix) is the probe's business.
+`model_probe` finds what shows only when the model runs: buffers that change, records that influence each other.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelIssue:
-    """One thing to know about a model.
+    """A problem, or a note, about a model.
 
     Attributes:
-        level: "refuse" when training privately would break the promise, "note" when it is good to know.
+        level: "refuse" if private training would break the promise, "note" for information.
         module: Name of the module, "" for the whole model.
-        message: What it is, and the way out.
+        message: What is wrong and how to fix it.
     """
 
     level: Literal["refuse", "note"]
@@ -40,24 +40,24 @@ class ModelIssue:
 
 
 def check_model(model: nn.Module) -> list[ModelIssue]:
-    """Everything the modules of a model tell about private training; refusals first.
+    """All issues that the modules of a model show, refusals first.
 
-    | found | level | why |
+    | issue | level | why |
     |---|---|---|
     | BatchNorm | refuse | a record's output depends on the whole batch: `to_groupnorm` converts |
-    | InstanceNorm with running statistics | refuse | buffers keep data of records past the noise |
-    | Embedding with `max_norm` | refuse | looking a record up changes the weights without noise |
+    | InstanceNorm with running statistics | refuse | buffers carry data of records past the noise |
+    | Embedding with `max_norm` | refuse | looking up a record changes the weights without noise |
     | active dropout | refuse | masks would come from torch's generator, not from the run's randomness |
     | frozen parameters | note | only trainable parameters are clipped, noised and counted |
     """
-    findings = [finding for name, module in model.named_modules() for finding in _check_module(name, module)]
-    findings.extend(_check_parameters(model))
-    return sorted(findings, key=lambda finding: finding.level == "note")
+    issues = [issue for name, module in model.named_modules() for issue in _check_module(name, module)]
+    issues.extend(_check_parameters(model))
+    return sorted(issues, key=lambda issue: issue.level == "note")
 
 
 def require_private(model: nn.Module) -> None:
-    """Refuse a model with a finding of level "refuse"."""
-    refusals = [str(finding) for finding in check_model(model) if finding.level == "refuse"]
+    """Refuse a model with an issue of level "refuse"."""
+    refusals = [str(issue) for issue in check_model(model) if issue.level == "refuse"]
     if refusals:
         raise PrivacyRefusal("the model is not fit for private training: " + "; ".join(refusals))
 
@@ -65,7 +65,7 @@ def require_private(model: nn.Module) -> None:
 def to_groupnorm(model: nn.Module, groups: int = 32) -> nn.Module:
     """A copy of the model with every BatchNorm replaced by a GroupNorm of (a divisor of) `groups` groups.
 
-    Scale and shift are kept, running statistics are dropped, so the outputs change: convert before training.
+    Scale and shift are kept and running statistics are dropped, so the outputs change: convert before training.
 
     >>> to_groupnorm(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))[1].num_groups
     8

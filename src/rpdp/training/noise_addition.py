@@ -1,21 +1,19 @@
-"""Gaussian noise on a flat sum, rounded to a public grid: what makes a sum releasable.
+"""Noise addition: Gaussian noise on a flat sum, rounded to a public grid, so that the sum may be released.
 
-The noisy sum s + N(0, (σL)²) is formed in float64 and rounded, per coordinate, to multiples of the grid
-2^(⌊log2 σL⌋ − 20), which is public, before anything uses it (privacy.md, rule 15). Why: floating-point noise
-is not continuous. Which doubles s + n can be depends on s in the last bits (Mironov 2012), far below the
-noise but exact. After rounding, an output is one of the same evenly spaced values whatever s is, and the
-probability of each differs from that of the rounded true Gaussian only through the spacing of float64 noise,
-at most 2⁻⁵² σL·|n/σL|, against a grid of at least 2⁻²¹ σL: a relative change of about 2⁻³⁰ per coordinate and
-release, which is not part of ε.
+The noisy sum s + N(0, (σL)²) is formed in float64. Before anything uses it, each coordinate is rounded to a multiple of
+the public grid spacing 2^(⌊log2 σL⌋ − 20) (privacy.md, rule 15). The reason is that floating-point noise is not
+continuous: which doubles s + n can take depends on the last bits of s (Mironov 2012), far below the noise but exactly.
+After rounding, the possible outputs are the same evenly spaced values whatever s is. The probability of each differs
+from that of the rounded true Gaussian only through the spacing of float64 noise, at most 2⁻⁵² σL·|n/σL|, while the grid
+spacing is at least 2⁻²¹ σL. This is a relative change of about 2⁻³⁰ per coordinate and release, which is not part of ε.
 
-Limits: this is an argument about one deviation, not a proof in exact arithmetic (a discrete Gaussian would
-give that); the sum s itself is in float32, whose rounding is covered by the clipping slack; and timing is not
-hidden. Everything after the rounding, dividing by the normaliser and casting to float32 included, is
-post-processing.
+Limits: this is an argument about one kind of deviation, not a proof in exact arithmetic (a discrete Gaussian would give
+that). The sum s itself is in float32, whose rounding is covered by the clipping slack. Timing is not hidden. Everything
+after the rounding, including the division by the normaliser and the cast to float32, is post-processing.
 
-Large sums get their noise in blocks with independent streams (`rpdp.sampling.noise_blocks`). Noise does not depend
-on the data, so a block can have it as soon as the sum is final there, on another thread, while the rest of
-the sum is still being computed; who makes which block has no effect on the result.
+Large sums get their noise in blocks with independent streams (`rpdp.sampling.noise_blocks`). Noise does not depend on
+the data, so a thread can add it to a block as soon as the sum is final there, while the rest is still being computed.
+Which thread makes which block has no effect on the result.
 """
 
 from __future__ import annotations
@@ -39,13 +37,13 @@ if TYPE_CHECKING:
     from rpdp.sampling import Randomness
 
 GRID_BITS = 20
-"""The grid is this many bits below the noise: rounding adds 2⁻⁴² / 12 of the noise's variance, nothing."""
+"""The grid is this many bits below the noise. Rounding adds at most 2⁻⁴⁰ / 12 of the noise's variance: negligible."""
 
 BLOCK = 2**17
-"""Coordinates in a block of noise (1 MB of float64): a large model needs no second buffer."""
+"""Coordinates in a block of noise (1 MB of float64), so that a large model needs no second buffer of its own size."""
 
 MOST_THREADS = 4
-"""More threads than this would wait for each other at the interpreter's lock."""
+"""More threads than this would only wait for the interpreter's lock."""
 
 
 def grid_spacing(std: float) -> float:
@@ -64,23 +62,24 @@ def release_(total: Tensor, std: float, normaliser: float, randomness: Randomnes
 
 
 class PendingRelease:
-    """A sum that becomes its release when the `with` block ends, in place; parts of it earlier.
+    """A sum that is turned into its release, in place, by the end of the `with` block; parts of it earlier.
 
     | case | what happens |
     |---|---|
-    | `final_from(p)` is called inside the block | `total[p:]` may get its noise from now on, on another thread |
+    | `final_from(p)` is called inside the block | another thread may add noise to `total[p:]` from now on |
     | the block ends | the rest gets its noise; `total` is the release |
-    | the block ends with an exception | no further noise is made, `total` is worthless, the exception goes on |
-    | up to `BLOCK` coordinates | one fill at the end of the block, no threads |
+    | the block ends with an exception | no further noise is made; `total` is unusable; the exception propagates |
+    | up to `BLOCK` coordinates | all noise is added at the end of the block, without threads |
 
-    Threads run only where they pay: ahead of the end if this process may use more cores than torch has threads (threads
-    of torch that wait for each other would suffer more than the noise gains), and as many as torch has at the end.
+    Threads run only where they pay off. Before the end of the block, a thread runs only if this process may use more
+    cores than torch has threads; otherwise it would slow down torch's own threads by more than it gains. At the end of
+    the block, up to `MOST_THREADS` threads run, as many as torch uses.
 
     Args:
-        total: The sum, flat.
+        total: The flat sum.
         std: Standard deviation of the noise.
         normaliser: The public constant to divide by.
-        randomness: Where the noise comes from.
+        randomness: The source of the noise.
         ahead: Whether `final_from` will be called.
     """
 
@@ -89,7 +88,7 @@ class PendingRelease:
     ) -> None:
         if total.device.type != "cpu" and not randomness.is_simulation:
             raise PrivacyRefusal(
-                f"device {total.device} is for simulations: a real release is summed and noised on the CPU, where the "
+                f"device {total.device} is for simulations: a real release must be summed and noised on the CPU, whose "
                 "rounding is known; use device='cpu'"
             )
         self._total = total
@@ -103,7 +102,7 @@ class PendingRelease:
         self._helpers: list[threading.Thread] = []
         self._errors: list[BaseException] = []
         self._blocks = randomness.gaussian_blocks() if self._left > 1 else None
-        # Elsewhere than on the CPU, work of other threads might go to another queue of the device.
+        # On other devices, another thread's work might go to another queue of the device and run out of order.
         self._threads = min(torch.get_num_threads(), MOST_THREADS) if total.device.type == "cpu" else 1
         self._ahead = ahead and self._left > 1 and total.device.type == "cpu" and torch.get_num_threads() < _cores()
 
@@ -118,8 +117,8 @@ class PendingRelease:
         try:
             if kind is None:
                 self._finish()
-        except BaseException as found:
-            self._errors.insert(0, found)
+        except BaseException as own_error:
+            self._errors.insert(0, own_error)
         finally:
             with self._change:
                 self._stopped = True
@@ -130,7 +129,7 @@ class PendingRelease:
             raise self._errors[0]
 
     def final_from(self, position: int) -> None:
-        """Say that `total[position:]` will not change any more."""
+        """Declare that `total[position:]` will not change any more."""
         with self._change:
             self._final = position
             self._change.notify_all()
@@ -158,7 +157,7 @@ class PendingRelease:
             self._errors.append(error)
 
     def _work(self) -> None:
-        """Release blocks, the last first, until none is left."""
+        """Turn blocks into their release, the last block first, until none is left."""
         assert self._blocks is not None
         noise = torch.empty(BLOCK, dtype=torch.float64).numpy()
         while (number := self._take()) is not None:
@@ -168,7 +167,7 @@ class PendingRelease:
             self._add(part, block)
 
     def _take(self) -> int | None:
-        """The next block that is final; waits for it."""
+        """Wait for the next block that is final, and return its number; None when there is nothing left to do."""
         with self._change:
             while not self._stopped and self._left and (self._left - 1) * BLOCK < self._final:
                 self._change.wait()
@@ -178,9 +177,10 @@ class PendingRelease:
             return self._left
 
     def _add(self, part: Tensor, noise: NDArray[np.float64]) -> None:
-        """Add noise to a part of the sum, round to the grid, divide."""
+        """Add noise to a part of the sum, round to the grid, and divide by the normaliser."""
+        # The spacing is a power of two, so scaling to the grid does not round. All after `rint` is post-processing.
         to_grid, from_grid = self._scales
-        if part.device.type == "cpu":  # numpy, because torch would start its own threads in every thread
+        if part.device.type == "cpu":  # use numpy: torch would start threads of its own in each of these threads
             values = part.numpy()
             np.add(noise, values, out=noise)
             np.multiply(noise, to_grid, out=noise)
@@ -192,5 +192,5 @@ class PendingRelease:
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Records as tensors: what a kernel reads, with the record always in the first dimension."""
+"""Records as tensors, with the record in the first dimension: the input of kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 class Records:
     """Inputs and targets of a set of records: a whole data set, one draw, or a micro-batch of it.
 
-    `inputs` are the positional arguments of the model, `targets` is what the loss compares with; row i of
-    every tensor belongs to record i. To train on several augmented copies of a record, give inputs of shape
-    (records, copies, …), flatten them inside the model and let the loss average over the copies: the average
-    is what gets clipped, so one record still moves a sum by at most the clip norm.
+    `inputs` are the positional arguments of the model, and `targets` is passed to the loss. Row i of every tensor
+    belongs to record i. To train on several augmented copies of a record, give inputs of shape (records, copies, …),
+    flatten them inside the model, and let the loss average over the copies. The average is then clipped, so one record
+    still moves a sum by at most the clip norm.
 
     >>> records = Records.of(torch.zeros(3, 2), torch.zeros(3))
     >>> len(records), records.select([0, 2]).inputs[0].shape
@@ -34,13 +35,15 @@ class Records:
     inputs: tuple[Tensor, ...]
     targets: Tensor
 
+    __repr__ = counts_repr
+
     def __post_init__(self) -> None:
         """Refuse tensors that do not agree on the number of records."""
         if not self.inputs:
-            raise InputError("inputs=() is empty: a model needs at least one input tensor")
+            raise InputError("inputs=() is empty: give at least one input tensor")
         tensors = (*self.inputs, self.targets)
         if any(tensor.dim() == 0 for tensor in tensors):
-            raise InputError("a tensor without dimensions has no records: the first dimension counts the records")
+            raise InputError("a tensor has no dimensions; the first dimension of every tensor counts the records")
         counts = [tensor.shape[0] for tensor in tensors]
         if len(set(counts)) > 1:
             raise InputError(
@@ -50,11 +53,11 @@ class Records:
 
     @classmethod
     def of(cls, inputs: Tensor | Sequence[Tensor], targets: Tensor) -> Records:
-        """Records of one input tensor, or of several that the model takes in this order."""
+        """Records with one input tensor, or with several in the order of the model's arguments."""
         return cls((inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs), targets)
 
     def __len__(self) -> int:
-        """How many records these are; sensitive when the set is a draw."""
+        """The number of records; it is sensitive if these records are a draw."""
         return self.targets.shape[0]
 
     def select(self, indices: NDArray[np.int64] | Tensor | Sequence[int]) -> Records:
@@ -65,7 +68,7 @@ class Records:
 
     @classmethod
     def _trusted(cls, inputs: tuple[Tensor, ...], targets: Tensor) -> Records:
-        """Rows of checked records; for a tiny model a second check costs as much as a layer."""
+        """Rows of records that were already checked; for a tiny model another check would cost as much as a layer."""
         records = object.__new__(cls)
         records.__dict__.update(inputs=inputs, targets=targets)
         return records

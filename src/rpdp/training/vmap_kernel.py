@@ -1,4 +1,4 @@
-"""The fallback kernel: per-record gradients by `torch.func.vmap`, for models without closed forms."""
+"""The fallback kernel for models without closed forms: per-record gradients with `torch.func.vmap`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from rpdp.training.records import Records
 
 GRADIENT_BYTES = 64 * 2**20
-"""Per-record gradients held at the same time: enough to keep two cores busy, small beside a model's
-activations."""
+"""Memory for per-record gradients: enough to keep two cores busy, small compared with a model's activations."""
 
 
 class VmapKernel(Kernel):
-    """Every record is a batch of one inside the model, so nothing can mix two of them.
+    """Inside the model every record is a batch of one, so no two records can mix.
 
-    Memory is bounded by chunks of records.
+    Records are processed in chunks to bound the memory.
     """
 
     name = "vmap"
@@ -47,13 +46,13 @@ class VmapKernel(Kernel):
     def _add_chunk(self, records: Records, bound: float, total: Tensor) -> Tensor:
         parameters = dict(zip(self.model.names, [value.detach() for value in self.model.parameters], strict=True))
         inputs = tuple(tensor.to(self.model.device) for tensor in records.inputs)
-        with warnings.catch_warnings():  # this kernel is the slow one, and has said so
+        with warnings.catch_warnings():  # `SlowKernelWarning` has already said that this kernel is slow
             warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
             by_name = self._gradients(parameters, inputs, records.targets.to(self.model.device))
         flat = torch.cat([by_name[name].reshape(len(records), -1) for name in self.model.names], dim=1)
         squared_norms = flat.square().sum(1)
         factors, bad = clip_factors(squared_norms, bound)
-        if bad is not None:
+        if bad is not None:  # a factor of zero is not enough: zero times infinity would be NaN
             flat = flat.masked_fill_(bad.unsqueeze(1), 0.0)
         total.addmv_(flat.t(), factors)
         return squared_norms.sqrt()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rpdp import BudgetTable
-from rpdp.deployment.agent.agent import Agent, AllowedModel, Timing
+from rpdp.deployment.agent.agent import Agent, AllowedModel
 from rpdp.deployment.agent.agent_client import ask
+from rpdp.deployment.agent.release_timing import Timing
 from rpdp.deployment.agent.socket_service import Service
 from rpdp.federation import Policy, Silo, model_fingerprint
 from rpdp.federation.frames import Frame

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rpdp.errors import InputError, RpdpError
-from rpdp.ledger.heads import read_heads
+from rpdp.federation.heads import read_heads
 from rpdp.training import FlatModel
 from tests.deployment.agent.federations import (
     NAMES,

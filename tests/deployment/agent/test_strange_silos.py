@@ -77,7 +77,9 @@ def test_a_silo_that_does_not_admit_the_run_is_named(tmp_path: Path, reason: Rea
         def answered(self, address: str, request: Frame, answer: Callable[[], Frame]) -> Frame:
             return refused(reason) if request.kind == "admit" and address == "at 1" else answer()
 
-    with pytest.raises(PrivacyRefusal, match=rf"'run' was not admitted \(b: {reason}\); see the silos' logs"):
+    with pytest.raises(
+        PrivacyRefusal, match=rf"'run' was not admitted \(b: {reason}\); see the silos' logs for details"
+    ):
         coordinator(tmp_path, PUBLIC, Refusing(agents(PUBLIC))).go()
 
 

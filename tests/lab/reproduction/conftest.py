@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rpdp_lab.reproduction.cell import Cell, CellResult, Profile
+from rpdp_lab.reproduction.cell import RESULTS_VERSION, Cell, CellResult, Profile
+from rpdp_lab.reproduction.suites.cost_curves import over_orders
 
 from tests.files import own_cache, real_data
 
-__all__ = ["finding", "own_cache", "real_data", "small_cell"]
+__all__ = ["own_cache", "real_data", "result", "small_cell"]
 
 
 def small_cell(name: str = "a", profile: Profile = "quick", **changes: Any) -> Cell:
@@ -21,11 +22,11 @@ def small_cell(name: str = "a", profile: Profile = "quick", **changes: Any) -> C
         "q": [0.1, 1.0],
         **changes,
     }
-    return Cell("toy", "part", name, "curves:over_orders", settings, profile)
+    return Cell("toy", "part", name, over_orders, settings, profile)
 
 
-def finding(cell: Cell, skipped: str | None = None, **numbers: Any) -> CellResult:
-    """What a cell might have found."""
+def result(cell: Cell, skipped: str | None = None, **numbers: Any) -> CellResult:
+    """A result that a cell might have."""
     return CellResult(
         cell.suite,
         cell.part,
@@ -35,7 +36,7 @@ def finding(cell: Cell, skipped: str | None = None, **numbers: Any) -> CellResul
         numbers,
         skipped,
         seconds=1.0,
-        key="k",
-        code="c",
         device="cpu",
+        results_version=RESULTS_VERSION,
+        rpdp_version="0.0",
     )

@@ -1,4 +1,4 @@
-"""What the tests of the private baselines train: logistic regression from zero, on records made here."""
+"""What the tests of the rivals train: logistic regression from zero, on records made here."""
 
 from __future__ import annotations
 

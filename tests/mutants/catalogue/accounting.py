@@ -43,8 +43,8 @@ ACCOUNTING = (
         "free-below-delta-instead-of-its-square",
         "section 2",
         "accounting/renyi.py",
-        "nothing_to_see = delta**2 + np.expm1(-log_moment / theta) > 0.0",
-        "nothing_to_see = delta + np.expm1(-log_moment / theta) > 0.0",
+        "within_delta = delta**2 + np.expm1(-log_moment / theta) > 0.0",
+        "within_delta = delta + np.expm1(-log_moment / theta) > 0.0",
         (f"{_RENYI}test_conversion_equals_dp_accounting",),
     ),
     Mutant(

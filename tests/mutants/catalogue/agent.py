@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _AGENT = "tests/deployment/agent/test_agent.py::"
-_TIMING = "tests/deployment/agent/test_timing.py::"
-_SERVICE = "tests/deployment/agent/test_service.py::"
-_SILOFILE = "tests/deployment/test_silo_file.py::"
+_TIMING = "tests/deployment/agent/test_release_timing.py::"
+_SERVICE = "tests/deployment/agent/test_socket_service.py::"
+_SILOFILE = "tests/deployment/files/test_silo_file.py::"
 _PROTOCOL = "tests/federation/test_frames.py::"
 _COORDINATOR = "tests/deployment/agent/test_coordinator.py::"
 _RULES = "tests/deployment/agent/test_privacy_rules.py::"
@@ -34,8 +34,8 @@ AGENT = (
         "head-not-checked",
         "rule 9",
         "deployment/agent/agent.py",
-        "            self.silo.account.acknowledge(_head(head))\n",
-        "            _head(head)\n",
+        "            self.silo.account.acknowledge(decode_head(head))\n",
+        "            decode_head(head)\n",
         (f"{_AGENT}test_a_ledger_that_was_rolled_back_is_refused",),
     ),
     Mutant(
@@ -65,7 +65,7 @@ AGENT = (
     Mutant(
         "unknown-facts-passed-over",
         "rule 12",
-        "deployment/agent/agent.py",
+        "deployment/agent/request_decoding.py",
         '    if wanted is None or set(request.facts) != {"kind", *wanted}:\n',
         '    if wanted is None or not set(request.facts) >= {"kind", *wanted}:\n',
         (f"{_RULES}test_a_round_says_what_it_must_and_nothing_else",),
@@ -106,8 +106,8 @@ AGENT = (
     Mutant(
         "late-answer-not-held-to-a-multiple",
         "rule 14",
-        "deployment/agent/agent.py",
-        "            multiple = max(1, int(np.ceil(passed / self.release_after)))\n",
+        "deployment/agent/release_timing.py",
+        "            multiple = max(1, math.ceil(passed / self.release_after))\n",
         "            multiple = max(1.0, passed / self.release_after)\n",
         (f"{_TIMING}test_what_is_later_than_its_time_leaves_at_a_multiple_of_it",),
     ),
@@ -134,7 +134,8 @@ AGENT = (
         "rule 14",
         "deployment/agent/agent.py",
         'return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated})',
-        'return self._told("hello", silo=self.silo.name, is_simulation=simulated)',
+        "head, name = self._head(), self.silo.name\n"
+        '                return Frame({"kind": "hello", "head": head, "silo": name, "is_simulation": simulated})',
         (f"{_AGENT}test_hello_tells_the_name_and_nothing_of_the_ledger",),
     ),
     # What leaves
@@ -158,7 +159,7 @@ AGENT = (
         "error-text-leaks",
         "rule 12",
         "deployment/agent/agent.py",
-        "        except Exception:  # its text stays here, and nothing has left\n",
+        "        except Exception:  # its text stays here; nothing was released\n",
         '        except Exception as error:\n            return Frame({"kind": "refused", "reason": repr(error)})\n',
         (f"{_AGENT}test_a_failure_before_the_charge_is_one_word_and_charges_nothing",),
     ),
@@ -183,7 +184,6 @@ AGENT = (
         "error-text-of-the-app-leaks",
         "rule 12",
         "deployment/flower/client_app.py",
-        '        print(f"rpdp: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201\n'
         "        answer = UNREACHABLE.to_bytes()\n",
         "        raise\n",
         (f"{_SERVICE}test_the_app_says_nothing_of_what_goes_wrong",),
@@ -232,7 +232,7 @@ AGENT = (
     Mutant(
         "announced-numbers-cut-to-fit",
         "rule 12",
-        "deployment/agent/agent.py",
+        "deployment/agent/request_decoding.py",
         "    if len(payload) != wanted:\n",
         "    payload = payload[:wanted]\n    if len(payload) != wanted:\n",
         (f"{_RULES}test_a_round_says_what_it_must_and_nothing_else",),
@@ -249,16 +249,16 @@ AGENT = (
     Mutant(
         "files-that-the-group-can-get-at",
         "rule 12",
-        "deployment/agent/socket_service.py",
-        "    if path.stat().st_mode & 0o077:\n",
-        "    if path.stat().st_mode & 0o007:\n",
+        "deployment/agent/opening.py",
+        "    if Path(path).stat().st_mode & 0o077:\n",
+        "    if Path(path).stat().st_mode & 0o007:\n",
         (f"{_SERVICE}test_a_file_that_others_can_get_at",),
     ),
     Mutant(
         "ledger-that-others-can-get-at",
         "rule 12",
         "deployment/agent/opening.py",
-        "        require_private(file)\n",
+        "        require_owner_only(file)\n",
         "        file.stat()\n",
         (f"{_SILOFILE}test_files_that_others_can_get_at",),
     ),

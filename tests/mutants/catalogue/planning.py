@@ -94,8 +94,8 @@ PLANNING = (
         "lifetime-delta-ignored",
         "rule 11",
         "planning/assignment.py",
-        "        else allowed.delta < public.delta * (1.0 - 1e-12)  # a δ that went through a file and back\n",
-        "        else allowed.delta <= 0.0\n",
+        "        else allowed.delta < public.delta * (1.0 - 1e-12)",
+        "        else allowed.delta <= 0.0",
         (f"{_PLANS}test_records_short_of_delta_sit_out",),
     ),
     Mutant(

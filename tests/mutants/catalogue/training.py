@@ -174,8 +174,8 @@ TRAINING = (
         "centralised-plan-for-other-records",
         "rule 12",
         "training/central.py",
-        "    other = np.flatnonzero(given != planned)\n",
-        "    other = np.flatnonzero(np.sort(given) != np.sort(planned))\n",
+        "    different = np.flatnonzero(given != planned)\n",
+        "    different = np.flatnonzero(np.sort(given) != np.sort(planned))\n",
         ("tests/training/test_central.py::test_records_that_the_plan_does_not_cover_are_refused",),
     ),
     # Clipping

@@ -1,4 +1,4 @@
-"""The lab's command line as a whole."""
+"""The command `rpdp-lab` as a whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rpdp_lab.cli import reproduce
+from rpdp_lab.cli.central_command import central
+from rpdp_lab.cli.reproduce_command import reproduce
 
 app = typer.Typer(
     name="rpdp-lab",
@@ -31,10 +32,11 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """The laboratory of rpdp: the paper's tables and figures, and its rivals, run again.
+    """The paper behind rpdp, run again: its tables and figures, and the methods it is compared with.
 
     Example: `rpdp-lab reproduce list`
     """
 
 
-app.command("reproduce")(reproduce.reproduce)
+app.command("reproduce")(reproduce)
+app.command("central")(central)

@@ -31,7 +31,7 @@ _INK = (0.1, 0.3)
 
 
 class Centred(nn.Module):
-    """What comes in, less a constant, times a constant: neither is trained."""
+    """Subtracts a constant and multiplies by another; neither is trained."""
 
     centre: Tensor
 
@@ -44,6 +44,11 @@ class Centred(nn.Module):
         """Centred and scaled."""
         shifted: Tensor = (values - self.centre) * self.scale
         return shifted
+
+
+def tanh_cnn(seed: int) -> nn.Module:
+    """The paper's network with tanh, which suits clipping better than ReLU, and its usual random start."""
+    return paper_cnn(activation="tanh", seed=seed)
 
 
 def scaled_cnn(*, seed: int) -> nn.Sequential:

@@ -34,7 +34,7 @@ _BEND = (3.0, 25.0)  # where their control points lie
 
 
 @dataclass(frozen=True)
-class Basis:
+class StrokeBasis:
     """A mean, and directions scaled by the spread along them."""
 
     mean: NDArray[np.float32]
@@ -48,7 +48,7 @@ class Basis:
         return projected
 
 
-def stroke_basis() -> Basis:
+def stroke_basis() -> StrokeBasis:
     """The basis; takes some seconds."""
     features = scatter(draw_strokes(IMAGES, _SEED)).astype(np.float64)
     mean = features.mean(axis=0)
@@ -58,7 +58,7 @@ def stroke_basis() -> Basis:
     variance = variance[largest]
     directions = centred.T @ vectors[:, largest] / np.sqrt(variance * IMAGES)
     signs = np.sign(directions[np.abs(directions).argmax(axis=0), np.arange(DIRECTIONS)])
-    return Basis(mean.astype(np.float32), (directions * signs * variance**-POWER).astype(np.float32))
+    return StrokeBasis(mean.astype(np.float32), (directions * signs * variance**-POWER).astype(np.float32))
 
 
 def draw_strokes(count: int, seed: int) -> NDArray[np.float32]:

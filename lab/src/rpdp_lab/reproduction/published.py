@@ -1,9 +1,9 @@
-"""Published numbers, as constants with their source. Nothing here is computed.
+"""The published numbers, with their sources. Nothing here is computed.
 
 `PAPER` numbers are from the text and tables of "Cross-silo Federated Learning with Record-level Personalized
 Differential Privacy" (CCS'24, doi 10.1145/3658644.3670351); `AUTHORS` numbers are from the result files that its
 authors published (https://github.com/Emory-AIMS/rPDP-FL), means over five seeds of the accuracy over all silos' test
-records. Figures 2, 5, 6, 7, 8 and 9 have no numbers in the paper; what its text says of them is in `FIGURES`.
+records. The paper prints no numbers of figures 2, 5, 6, 7, 8 and 9.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 
 @dataclass(frozen=True)
-class TableTwo:
+class PublishedRow:
     """A row of table 2."""
 
     batch: str
@@ -23,10 +23,10 @@ class TableTwo:
 
 PAPER_TABLE_2 = MappingProxyType(
     {
-        ("heart", "Filter"): TableTwo("486", 0.7717, 0.0128),
-        ("heart", "SCF"): TableTwo("32 (expected)", 0.8189, 0.0050),
-        ("mnist", "Filter"): TableTwo("60000", 0.8411, 7.1016),
-        ("mnist", "SCF"): TableTwo("64 (expected)", 0.9477, 2.1824),
+        ("heart", "Filter"): PublishedRow("486", 0.7717, 0.0128),
+        ("heart", "SCF"): PublishedRow("32 (expected)", 0.8189, 0.0050),
+        ("mnist", "Filter"): PublishedRow("60000", 0.8411, 7.1016),
+        ("mnist", "SCF"): PublishedRow("64 (expected)", 0.9477, 2.1824),
     }
 )
 
@@ -78,12 +78,3 @@ AUTHORS_FIGURE_8 = MappingProxyType(
     }
 )
 """By data set and method, for ThreeLevels, BoundedPareto, BoundedMixGauss."""
-
-FIGURES = MappingProxyType(
-    {
-        "figure-5": "the fit reaches R² above 0.99",
-        "figure-6": "the fits reach R² above 0.999, so what F gets wrong is statistically insignificant",
-        "figure-9": "all methods reach accuracy 1.0 within 20 iterations; no gain for abnormal records",
-    }
-)
-"""What the text says of figures whose points are not printed as numbers."""

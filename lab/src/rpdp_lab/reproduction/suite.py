@@ -1,4 +1,4 @@
-"""A suite: the cells of one table or figure, and how its section of the page is written from them."""
+"""A suite: the cells of one table or figure, and how they become its section of the page."""
 
 from __future__ import annotations
 
@@ -12,32 +12,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of the page.
-
-    Attributes:
-        lines: Markdown below the heading.
-        figures: SVG by file name.
-        verdicts: For the summary at the top of the page: (what, the goal, what was found, whether it was met).
-    """
-
-    lines: Sequence[str]
-    figures: Mapping[str, str] = field(default_factory=dict)
-    verdicts: Sequence[Verdict] = ()
-
-
-@dataclass(frozen=True)
 class Verdict:
-    """One line of the summary.
+    """One row of the summary at the top of the page.
 
     Attributes:
         what: The number in question, with its goal.
-        published: By the paper or in the authors' files.
-        ours: What was found.
-        met: Whether the goal was reached; None when there is none.
-        better: Whether reaching it is better than what was published, not just the same.
-        why: If it was missed: the reason.
-        other_model: Whether it was reached with another model, or another start, than the paper's.
+        published: The number of the paper, or of the authors' files.
+        ours: Our number.
+        met: Whether the goal was reached; None if there is no goal.
+        better: Whether reaching it means better than published, not just the same.
+        why: The reason, if the goal was missed.
+        other_model: Whether our model, or its start, is not the paper's.
     """
 
     what: str
@@ -50,19 +35,34 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class PageSection:
+    """A section of the page.
+
+    Attributes:
+        lines: Markdown below the heading.
+        figures: SVG by file name.
+        verdicts: For the summary.
+    """
+
+    lines: Sequence[str]
+    figures: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Sequence[Verdict] = ()
+
+
+@dataclass(frozen=True)
 class Suite:
     """A named table or figure.
 
     Attributes:
         name: On the command line.
-        title: Its heading.
-        cells: What to compute for a profile.
-        section: From findings to its part of the page; each part comes from one profile.
+        title: Its heading on the page.
+        cells: The cells of a profile.
+        section: Writes the section from results. All results of one part have the same profile.
         minutes: A rough time for each profile, on two cores.
     """
 
     name: str
     title: str
     cells: Callable[[Profile], Sequence[Cell]]
-    section: Callable[[Sequence[CellResult]], Section]
+    section: Callable[[Sequence[CellResult]], PageSection]
     minutes: Mapping[Profile, float]

@@ -10,7 +10,7 @@
 
 from rpdp_lab.rivals.filter import Conversion, FilterResult, FilterSettings, train_filtered
 from rpdp_lab.rivals.idp_sgd import IdpSettings, ScalePlan, noise_for_rate, sample_plan, train_scaled
-from rpdp_lab.rivals.plain import train_plain
+from rpdp_lab.rivals.plain_sgd import train_plain
 
 __all__ = [
     "Conversion",

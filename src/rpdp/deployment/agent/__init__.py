@@ -1,4 +1,11 @@
-"""The silo agent: a long-running process of the silo's own that holds data, budgets, ledger, randomness and training.
+"""The silo agent: a long-running process that holds the silo's data, budgets, ledger, randomness and training.
 
-`protocol` is the wire, `client` asks (standard library only), `agent` decides and trains, `service` listens.
+| module | purpose |
+|---|---|
+| `agent` | decides on requests and trains |
+| `request_decoding` | decodes and checks what a server sends |
+| `release_timing` | when answers leave |
+| `socket_service` | listens on the Unix socket |
+| `agent_client` | asks an agent; light enough to load for every message |
+| `opening` | builds an agent from a silo file |
 """

@@ -1,4 +1,7 @@
-"""Asks a silo agent over its Unix socket. Standard library only."""
+"""Client of a silo agent: one frame out and one frame back over the agent's Unix socket.
+
+The Flower app loads this module anew for every message, so it imports the standard library and `rpdp.errors` only.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +10,54 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from rpdp.errors import RpdpError
+from rpdp.federation.frames import Frame
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
-class Unreachable(Exception):
-    """The agent is not there, or did not answer in time."""
+class Unreachable(RpdpError):
+    """The agent is not running, or it did not answer in time."""
 
 
 def ask(path: str | Path, request: bytes, *, timeout: float) -> bytes:
-    """Send one frame, and receive one until the agent closes the connection."""
-    until = time.monotonic() + timeout
+    """Send one frame and receive bytes until the agent closes the connection."""
+    deadline = time.monotonic() + timeout
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-            link.settimeout(timeout)
-            link.connect(str(path))
-            with suppress(BrokenPipeError, ConnectionResetError):  # a refusal may come before everything is sent
-                link.sendall(request)
-                link.shutdown(socket.SHUT_WR)
-            return _all(link, until)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout)
+            connection.connect(str(path))
+            # The agent may refuse, and close, before it has read everything: its answer is still there to read.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(request)
+                connection.shutdown(socket.SHUT_WR)
+            return _receive_all(connection, deadline)
     except OSError as error:
         raise Unreachable(f"{path}: {error}") from None
 
 
-def _all(link: socket.socket, until: float) -> bytes:
-    pieces = []
+def is_answering(path: str | Path, *, timeout: float = 5.0) -> bool:
+    """Whether an agent answers on this socket."""
+    try:
+        return bool(ask(path, Frame({"kind": "hello"}).to_bytes(), timeout=timeout))
+    except Unreachable:
+        return False
+
+
+def _receive_all(connection: socket.socket, deadline: float) -> bytes:
+    chunks = []
     while True:
-        link.settimeout(max(until - time.monotonic(), 0.001))
+        connection.settimeout(max(deadline - time.monotonic(), 0.001))
         try:
-            piece = link.recv(_PIECE)
-        except ConnectionResetError:  # the agent had heard enough, and closed
-            piece = b""
-        if not piece:
+            chunk = connection.recv(_CHUNK_BYTES)
+        except ConnectionResetError:  # the agent closed without reading the rest of the request
+            chunk = b""
+        if not chunk:
             break
-        pieces.append(piece)
-    if not pieces:
+        chunks.append(chunk)
+    if not chunks:
         raise Unreachable("the agent closed the connection without an answer")
-    return b"".join(pieces)
+    return b"".join(chunks)

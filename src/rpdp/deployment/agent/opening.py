@@ -1,28 +1,27 @@
-"""From a silo file to an agent that is ready to serve: data, budgets, ledger and models opened and checked together."""
+"""From a silo file to an agent that is ready to serve: loads and checks data, budgets, ledger and models together."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from rpdp.budgets import BudgetTable
-from rpdp.deployment.agent.agent import Agent, AllowedModel, Timing
-from rpdp.deployment.agent.socket_service import require_private
+from rpdp.deployment.agent.agent import Agent, AllowedModel
+from rpdp.deployment.agent.release_timing import Timing
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Silo
 from rpdp.sampling import Secure, Seeded
 from rpdp.studies.study_data import records_of
 from rpdp.studies.user_code import call_factory, load_function, task_named
-from rpdp.training import FlatModel, Records, make_kernel
-from rpdp.training import require_private as require_private_model
+from rpdp.training import FlatModel, Records, make_kernel, require_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from rpdp.deployment.files.silo_file import ModelSection, SiloFile
     from rpdp.ledger import Ledger
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_agent(spec: SiloFile) -> Iterator[Agent]:
-    """The agent of a silo; it holds the silo's ledger as its writer until it is closed."""
+def open_agent(spec: SiloFile) -> Iterator[Agent]:
+    """The agent of a silo. It holds the silo's ledger as its only writer until the block ends."""
     models = _models(spec)
     records, ids = _data(spec)
     for name, model in zip(spec.models, models, strict=True):
@@ -39,7 +38,7 @@ def opened_agent(spec: SiloFile) -> Iterator[Agent]:
     budgets = _budgets(spec.file(spec.silo.budgets))
     with _ledger(spec) as ledger:
         silo = Silo(spec.silo.name, records, budgets, policy=spec.policy.policy(), record_ids=ids, account=ledger)
-        ledger.left(silo.budgets, spec.policy.lifetime_delta)  # every record has an account, or it is told now
+        ledger.left(silo.budgets, spec.policy.lifetime_delta)  # raises now if a record has no account
         agent = Agent(
             silo,
             models,
@@ -60,11 +59,17 @@ def record_ids(spec: SiloFile) -> list[str]:
 
 
 def _budgets(path: Path) -> BudgetTable:
-    """The silo's budgets, from a file that is out of the reach of others by its own mode or its directory's."""
+    """The silo's budgets, from a file that others cannot reach, by its own mode or its directory's."""
     table, path = BudgetTable.read(path), path.resolve()
     if path.parent.stat().st_mode & 0o011:
-        require_private(path)
+        require_owner_only(path)
     return table
+
+
+def require_owner_only(path: str | Path) -> None:
+    """Refuse a file of the silo that others can read or write."""
+    if Path(path).stat().st_mode & 0o077:
+        raise PrivacyRefusal(f"{path}: others can read or write it; run `chmod go-rwx {path}`")
 
 
 def _randomness(spec: SiloFile) -> Callable[[], Randomness]:
@@ -86,21 +91,23 @@ def _ledger(spec: SiloFile) -> Iterator[Ledger]:
             f"{spec.file(spec.silo.budgets)} --lifetime-delta {spec.policy.lifetime_delta}`"
         )
     for file in (path, LedgerFiles(path).key, LedgerFiles(path).inbox):
-        require_private(file)
+        require_owner_only(file)
     if spec.path.stat().st_mode & 0o022:
-        raise PrivacyRefusal(f"{spec.path}: others can write to it, and so state this silo's limits; `chmod go-w` it")
+        raise PrivacyRefusal(
+            f"{spec.path}: others can write to it and so change this silo's limits; run `chmod go-w {spec.path}`"
+        )
     with Ledger.open(path) as ledger:
         if ledger.is_simulation != (spec.simulation is not None):
             kinds = ("production", "simulation")
             raise PrivacyRefusal(
-                f"{spec.path}: {path} is a {kinds[ledger.is_simulation]} ledger, for ever, and this file describes a "
-                f"{kinds[spec.simulation is not None]} silo"
+                f"{spec.path}: {path} is a {kinds[ledger.is_simulation]} ledger, which never changes, but this file "
+                f"describes a {kinds[spec.simulation is not None]} silo"
             )
         yield ledger
 
 
 def _data(spec: SiloFile) -> tuple[Records, list[str]]:
-    """Training records and their ids."""
+    """The training records and their ids."""
     section = spec.data
     if section.task is not None:
         silos = task_named(section.task, spec.directory).load(section.partition).silos
@@ -119,26 +126,26 @@ def _data(spec: SiloFile) -> tuple[Records, list[str]]:
 
 
 def _models(spec: SiloFile) -> list[AllowedModel]:
-    """What may be trained. A plan names a model by its fingerprint, so no two may share one."""
+    """The models that may be trained. A plan names a model by its fingerprint, so no two may share one."""
     models = {name: _model(spec, name, section) for name, section in spec.models.items()}
     seen: dict[str, str] = {}
     for name, model in models.items():
         if model.fingerprint in seen:
             raise InputError(
-                f"{spec.path}: models.{seen[model.fingerprint]} and models.{name} have the same parameters, and a plan "
-                "could not tell which loss is meant; keep one of them"
+                f"{spec.path}: models.{seen[model.fingerprint]} and models.{name} have the same parameters, so a plan "
+                "cannot say which loss it means; keep one of them"
             )
         seen[model.fingerprint] = name
     return list(models.values())
 
 
 def _require_fitting(spec: SiloFile, name: str, model: AllowedModel, records: Records) -> None:
-    """Model and loss run on the records here, or it is told now and not when a server asks.
+    """Refuse a model or loss that does not run on the records, now rather than when a server asks.
 
-    It is the check that admission makes: about the code, not about what the records say.
+    This is the check that admission makes. It concerns the code, not the content of the records.
     """
     if len(records) == 0:
-        return  # the silo refuses that, in its own words
+        return  # `Silo` refuses that
     try:
         make_kernel(FlatModel(copy.deepcopy(model.module)), model.loss, records)
     except RpdpError as error:
@@ -153,6 +160,6 @@ def _model(spec: SiloFile, name: str, section: ModelSection) -> AllowedModel:
         module = call_factory(str(section.model), spec.directory, seed=0)
         loss = load_function(str(section.loss), spec.directory)
     if not isinstance(module, torch.nn.Module):
-        raise InputError(f"{spec.path}: models.{name}: {section.model}() returned {type(module).__name__}, no model")
-    require_private_model(module)
+        raise InputError(f"{spec.path}: models.{name}: {section.model}() returned {type(module).__name__}, not a model")
+    require_private(module)
     return AllowedModel(module, loss)

@@ -1,7 +1,7 @@
-"""The agent's ear: a Unix socket whose permissions say who may ask, one frame in and one frame out per connection.
+"""The socket of a silo agent: its permissions say who may ask; one frame in and one frame out per connection.
 
-Who can write to the socket's directory could put another socket in its place, and who can read the ledger needs no
-agent; so both are checked before anything is served.
+Anyone who can write to the socket's directory could put another socket in its place, so that is checked before anything
+is served.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.deployment.agent.agent import LOG
@@ -23,56 +24,58 @@ from rpdp.federation.frames import Frame, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from rpdp.deployment.agent.agent import Agent
 
 _MOST_CONNECTIONS = 16
-_TALK_SECONDS = 30.0
-"""For a whole request to come in, and for its answer to go out."""
+_TRANSFER_SECONDS = 30.0
+"""Time to receive a whole request, and again to send its answer."""
 
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _LONGEST_PATH = 100
-"""A Unix socket's path has room for 107 bytes."""
+"""The path of a Unix socket can be at most 107 bytes long."""
 
 
 class Service:
-    """Serves an agent on a socket until it is told to stop.
+    """Serves an agent on a socket until `stop` is called.
 
     Args:
-        agent: Who answers.
-        path: Of the socket.
-        group: Whose members may ask, such as the SuperNode's; without it only this user.
+        agent: Answers the requests.
+        path: Path of the socket.
+        group: Group whose members may ask, such as the SuperNode's; without it only this user may.
     """
 
-    def __init__(self, agent: Agent, path: Path, *, group: str | None = None) -> None:
+    def __init__(self, agent: Agent, path: str | Path, *, group: str | None = None) -> None:
         self._agent = agent
-        self._path = path
+        self._path = Path(path)
         self._group = group
         self._stop = threading.Event()
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        self._wake, self._woken = os.pipe()
+        self._wake: socket.socket | None = None
 
     def stop(self) -> None:
         """Take no more requests; may be called from a signal handler or another thread."""
         self._stop.set()
-        os.write(self._woken, b".")
+        # `serve` sets `_wake` before it first looks at `_stop`: without one, it will see that it was stopped.
+        if self._wake is not None:
+            with suppress(OSError):  # `serve` has ended, and closed it
+                self._wake.send(b".")
 
     def serve(self) -> None:
-        """Listen, answer, and go when told to; the socket is gone afterwards."""
+        """Listen and answer until `stop` is called, then remove the socket."""
         require_own_directory(self._path)
         _remove_stale(self._path)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        woken, self._wake = socket.socketpair()
+        with woken, self._wake, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             self._bind(listener)
             LOG.info("silo %s listens on %s", self._agent.silo.name, self._path)
             try:
                 while not self._stop.is_set():
-                    ready, _, _ = select.select([listener.fileno(), self._wake], [], [])
-                    if listener.fileno() in ready:
+                    ready, _, _ = select.select([listener, woken], [], [])
+                    if listener in ready:
                         self._accept(listener)
             finally:
-                with suppress(FileNotFoundError):
-                    self._path.unlink()
+                self._path.unlink(missing_ok=True)
         self._agent.close()
 
     def _bind(self, listener: socket.socket) -> None:
@@ -92,60 +95,61 @@ class Service:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            link, _ = listener.accept()
+            connection, _ = listener.accept()
         except OSError as error:  # the caller has gone, or no more files can be opened: no reason to stop
-            LOG.warning("a connection could not be taken: %s", error)
+            LOG.warning("cannot accept a connection: %s", error)
             self._stop.wait(0.1)
             return
         if not self._slots.acquire(blocking=False):
-            LOG.warning("more than %d connections at once; one was closed unanswered", _MOST_CONNECTIONS)
-            link.close()
+            LOG.warning("more than %d connections at once; closed one without an answer", _MOST_CONNECTIONS)
+            connection.close()
             return
-        threading.Thread(target=self._converse, args=(link,), daemon=True).start()
+        threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
-    def _converse(self, link: socket.socket) -> None:
+    def _answer(self, connection: socket.socket) -> None:
         try:
-            with link:
-                LOG.debug("asked by user %d", _peer(link))
-                answer = self._reply(link).to_bytes()
-                link.settimeout(_TALK_SECONDS)
-                link.sendall(answer)
+            with connection:
+                LOG.debug("request from user %d", _peer(connection))
+                take = _reader(connection)
+                try:
+                    request = Frame.read(take, self._agent.most_payload)
+                    if take(1):
+                        raise PrivacyRefusal("more than one frame in a request", Reason.MALFORMED)
+                    answer = self._agent.answer(request)
+                except PrivacyRefusal as refusal:
+                    LOG.warning("refused (%s): %s", refusal.reason, refusal)
+                    answer = refused(refusal.reason)
+                connection.settimeout(_TRANSFER_SECONDS)
+                connection.sendall(answer.to_bytes())
         except OSError as error:
-            LOG.warning("a connection broke: %s", error)
+            LOG.warning("lost a connection: %s", error)
         finally:
             self._slots.release()
 
-    def _reply(self, link: socket.socket) -> Frame:
-        take = _reader(link)
-        try:
-            request = Frame.read(take, self._agent.most_payload)
-            if take(1):
-                raise PrivacyRefusal("more than one frame in a request", Reason.MALFORMED)
-        except PrivacyRefusal as refusal:
-            LOG.warning("refused (%s): %s", refusal.reason, refusal)
-            return refused(refusal.reason)
-        return self._agent.answer(request)
 
+def _reader(connection: socket.socket) -> Callable[[int], bytes]:
+    """A function that reads so many bytes, or fewer at the end.
 
-def _reader(link: socket.socket) -> Callable[[int], bytes]:
-    """Gives so many bytes, or fewer at the end; a caller who trickles them gets no more time than others."""
-    until = time.monotonic() + _TALK_SECONDS
+    All calls share one deadline: a caller who sends slowly holds a connection no longer than others.
+    """
+    deadline = time.monotonic() + _TRANSFER_SECONDS
 
     def take(count: int) -> bytes:
         data = bytearray()
         while len(data) < count:
-            link.settimeout(max(until - time.monotonic(), 0.001))
-            piece = link.recv(min(count - len(data), _PIECE))
-            if not piece:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            chunk = connection.recv(min(count - len(data), _CHUNK_BYTES))
+            if not chunk:
                 break
-            data += piece
+            data += chunk
         return bytes(data)
 
     return take
 
 
-def require_own_directory(path: Path) -> None:
+def require_own_directory(path: str | Path) -> None:
     """Refuse a socket in a directory where others could put theirs in its place."""
+    path = Path(path)
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise InputError(f"socket={str(path)!r} is longer than {_LONGEST_PATH} bytes; choose a shorter path")
     directory = path.parent
@@ -159,18 +163,12 @@ def require_own_directory(path: Path) -> None:
         )
 
 
-def require_private(path: Path) -> None:
-    """Refuse a file of the silo that others can read or write."""
-    if path.stat().st_mode & 0o077:
-        raise PrivacyRefusal(f"{path}: others can get at it; `chmod go-rwx {path}`")
-
-
 def _remove_stale(path: Path) -> None:
-    """What a killed agent left behind; a living one is left alone."""
+    """Remove the socket that a killed agent left behind; refuse to replace a live one."""
     if not path.exists() and not path.is_symlink():
         return
     if not stat.S_ISSOCK(path.lstat().st_mode):
-        raise InputError(f"socket={str(path)!r} is there already, and is no socket")
+        raise InputError(f"socket={str(path)!r} exists already and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
@@ -180,7 +178,8 @@ def _remove_stale(path: Path) -> None:
     raise InputError(f"socket={str(path)!r}: another agent is listening there")
 
 
-def _peer(link: socket.socket) -> int:
-    """The user at the other end, as the system knows it."""
-    _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+def _peer(connection: socket.socket) -> int:
+    """The user id at the other end, as the kernel reports it."""
+    credentials = struct.Struct("3i")
+    _, user, _ = credentials.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
     return int(user)

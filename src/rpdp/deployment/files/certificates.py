@@ -1,16 +1,15 @@
-"""Certificates and keys of a federation: who the SuperLink is, and which silos it lets in.
+"""Certificates and keys of a federation: they authenticate the SuperLink and the silos.
 
-Three things, made once by the operator:
+The operator makes three things, once:
 
 | what | file | who holds it |
 |---|---|---|
-| authority: signs the server certificate | `ca.crt`, `ca.key` | everybody `ca.crt`; the operator `ca.key`, offline |
+| authority: signs the server certificate | `ca.crt`, `ca.key` | `ca.crt`: everybody; `ca.key`: the operator, offline |
 | server certificate: TLS of the SuperLink | `server.crt`, `server.key` | the machine of the SuperLink |
 | silo key: a SuperNode proves who it is | `NAME.key`, `NAME.pub` | the silo; the operator registers `NAME.pub` |
 
-A silo key may be made by the silo itself: only its public half has to travel. All keys are ECDSA on P-384. A private
-key is readable by its owner only, from its first byte on, and no file is ever overwritten: to renew, use a new
-directory.
+A silo may make its own key: only the public half has to travel. All keys are ECDSA on P-384. Private keys are created
+readable by their owner only, and no file is ever overwritten: to renew one, use a new directory.
 """
 
 from __future__ import annotations
@@ -54,14 +53,20 @@ class Authority:
 
 @dataclass(frozen=True)
 class ServerCertificate:
-    """What a SuperLink shows (certificate and key), and what others check it with (the authority's certificate)."""
+    """Certificate and key of a SuperLink, and the authority's certificate to check them with."""
 
     authority: Path
     certificate: Path
     key: Path
 
+    @classmethod
+    def of(cls, directory: str | Path) -> ServerCertificate:
+        """The files of the server in a directory: `ca.crt`, `server.crt`, `server.key`."""
+        home = Path(directory)
+        return cls(home / "ca.crt", home / "server.crt", home / "server.key")
+
     def names(self) -> tuple[str, ...]:
-        """Host names and addresses that the certificate is good for."""
+        """The host names and addresses that the certificate is valid for."""
         found = (
             _read_certificate(self.certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         )
@@ -77,8 +82,9 @@ class SiloKey:
     public: Path
 
 
-def make_authority(directory: Path, *, name: str = "rpdp federation", days: int = DEFAULT_DAYS) -> Authority:
-    """A new authority in `ca.crt` and `ca.key`, valid for `days`; it signs servers and nothing else."""
+def make_authority(directory: str | Path, *, name: str = "rpdp federation", days: int = DEFAULT_DAYS) -> Authority:
+    """A new authority in `ca.crt` and `ca.key`, valid for `days`; it signs server certificates only."""
+    directory = Path(directory)
     made = Authority(directory / "ca.crt", directory / "ca.key")
     key = _new_key()
     subject = _subject(name)
@@ -94,13 +100,14 @@ def make_authority(directory: Path, *, name: str = "rpdp federation", days: int 
 
 
 def make_server_certificate(
-    authority: Authority, directory: Path, names: Iterable[str], *, days: int = DEFAULT_DAYS
+    authority: Authority, directory: str | Path, names: Iterable[str], *, days: int = DEFAULT_DAYS
 ) -> ServerCertificate:
-    """A certificate for a SuperLink that is reached under these host names and IP addresses.
+    """A certificate for a SuperLink at these host names and IP addresses.
 
-    It ends with its authority's certificate at the latest. A SuperLink that listens on all interfaces also talks to
-    itself as 127.0.0.1: name that address too.
+    It expires with its authority's certificate at the latest. A SuperLink that listens on all interfaces also connects
+    to itself as 127.0.0.1: include that address.
     """
+    directory = Path(directory)
     made = ServerCertificate(authority.certificate, directory / "server.crt", directory / "server.key")
     alternatives = [_alternative(name) for name in dict.fromkeys(names)]
     if not alternatives:
@@ -125,8 +132,9 @@ def make_server_certificate(
     return made
 
 
-def make_silo_key(directory: Path, name: str) -> SiloKey:
-    """A key pair for the SuperNode of this silo, in the formats that Flower reads (OpenSSH)."""
+def make_silo_key(directory: str | Path, name: str) -> SiloKey:
+    """A key pair for the SuperNode of this silo, in OpenSSH format, which Flower reads."""
+    directory = Path(directory)
     if not _SILO_NAME.fullmatch(name):
         raise InputError(f"name={name!r} must be up to 64 letters, digits, dots, dashes or underscores")
     made = SiloKey(directory / f"{name}.key", directory / f"{name}.pub")
@@ -196,14 +204,14 @@ def _read_certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: no certificate can be read from it ({error})") from error
+        raise InputError(f"{path}: not a readable certificate ({error})") from error
 
 
 def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: no private key can be read from it ({error})") from error
+        raise InputError(f"{path}: not a readable private key ({error})") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{path}: not an elliptic-curve key")
     return key
@@ -212,7 +220,7 @@ def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
 def _write_new(secret: Mapping[Path, bytes], public: Mapping[Path, bytes]) -> None:
     for path in (*secret, *public):
         if os.path.lexists(path):
-            raise InputError(f"{path} exists already and is not overwritten; use another directory, or move it away")
+            raise InputError(f"{path} exists already and is not overwritten; use another directory or move the file")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in secret.items():
         _write(path, content, 0o600)

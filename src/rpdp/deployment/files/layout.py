@@ -1,11 +1,11 @@
-"""What `rpdp deploy init` writes: one directory, whose parts go to the machines that they are for.
+"""The directory that `rpdp deploy init` writes; each part goes to the machine it is for.
 
     deploy.toml           names, host, port; no secret
-    authority/            ca.key signs server certificates: kept offline
+    authority/            ca.key signs server certificates: keep it offline
     server/               for the SuperLink's machine: certificate, study.toml, plan.json, keys/ (public), app/
     silos/NAME/           for that silo: silo.toml to complete, the SuperNode's key, ca.crt
 
-Nothing that exists is overwritten, and what fails leaves nothing behind. All directories are their owner's only.
+Nothing is overwritten, and a failure leaves nothing behind. Only the owner can read the directories.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
-from rpdp.deployment.flower.server_run import PLAN, STUDY
+from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.errors import InputError
 from rpdp.studies.building import public_plan
 from rpdp.studies.setting_fields import plain_name
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rpdp.planning import PublicPlan
     from rpdp.studies.study_file import StudyFile
 
+STUDY, PLAN, SILO_FILE = "study.toml", "plan.json", "silo.toml"
 _DEPLOY = "deploy.toml"
 _APP = "rpdp_app"
 
@@ -52,7 +53,7 @@ class Layout:
 
     @property
     def server(self) -> Path:
-        """What goes to the server."""
+        """The part for the server."""
         return self.directory / "server"
 
     @property
@@ -61,25 +62,31 @@ class Layout:
         return self.server / "app"
 
     def silo(self, name: str) -> Path:
-        """What goes to a silo."""
+        """The part for a silo."""
         return self.directory / "silos" / name
 
+    def silo_file(self, name: str) -> SiloFile:
+        """The silo file of a silo."""
+        return SiloFile.read(self.silo(name) / SILO_FILE)
+
     @classmethod
-    def read(cls, directory: Path) -> Layout:
+    def read(cls, directory: str | Path) -> Layout:
         """The federation in a directory that `create` made."""
+        directory = Path(directory)
         path = directory / _DEPLOY
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             names = tuple(plain_name("silos", name) for name in values["silos"])
             return cls(directory.resolve(), str(values["host"]), int(values["port"]), names)
         except OSError:
-            raise InputError(f"{directory}: no federation: {_DEPLOY} is missing; make one: rpdp deploy init") from None
+            raise InputError(f"{directory}: no federation: {_DEPLOY} is missing; run `rpdp deploy init`") from None
         except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: damaged: {error}") from None
 
     @classmethod
-    def create(cls, directory: Path, spec: StudyFile, silos: Sequence[str], host: str, port: int) -> Layout:
-        """Write everything but what only a silo knows."""
+    def create(cls, directory: str | Path, spec: StudyFile, silos: Sequence[str], host: str, port: int) -> Layout:
+        """Write everything except what only a silo knows."""
+        directory = Path(directory)
         names = tuple(plain_name("silos", name) for name in silos)
         if not names or len(set(names)) != len(names):
             raise InputError(f"silos={', '.join(silos)!r} must name at least one silo, and none twice")
@@ -93,7 +100,7 @@ class Layout:
 
     @contextmanager
     def undone_on_failure(self) -> Iterator[None]:
-        """Take away what `create` wrote, and what was added to it, if the block fails."""
+        """Remove what `create` wrote, and what was added to it, if the block fails."""
         was_there = self.directory.is_dir() and not (self.directory / _DEPLOY).exists()
         try:
             yield
@@ -102,7 +109,7 @@ class Layout:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
             (self.directory / _DEPLOY).unlink(missing_ok=True)
             if not was_there:
-                with suppress(OSError):  # it was not made yet, or holds what others put there
+                with suppress(OSError):  # not made yet, or it holds files of others
                     self.directory.rmdir()
             raise
 
@@ -112,7 +119,7 @@ class Layout:
         self.directory.mkdir(mode=0o700, exist_ok=True)
         servers = (self.server, self.server / "keys", self.app, self.app / _APP)
         for folder in (authority, *servers, self.directory / "silos", *map(self.silo, self.silos)):
-            folder.mkdir(mode=0o700)  # one by one: parents made on the way would be open to others
+            folder.mkdir(mode=0o700)  # one by one: `parents=True` would ignore the mode
         made = make_authority(authority)
         make_server_certificate(made, self.server, dict.fromkeys([self.host, "127.0.0.1", "localhost"]))
         shutil.copy(made.certificate, self.server / "ca.crt")
@@ -125,23 +132,23 @@ class Layout:
             key = make_silo_key(self.silo(name), name)
             shutil.copy(key.public, self.server / "keys")
             shutil.copy(made.certificate, self.silo(name) / "ca.crt")
-            (self.silo(name) / "silo.toml").write_text(_silo_file(name, spec, plan), encoding="utf-8")
+            (self.silo(name) / SILO_FILE).write_text(_proposed_silo_file(name, spec, plan), encoding="utf-8")
         self._write_app()
         listed = ", ".join(f'"{name}"' for name in self.silos)
         text = f'host = "{self.host}"\nport = {self.port}\nsilos = [{listed}]\n'
         (self.directory / _DEPLOY).write_text(text, encoding="utf-8")
 
     def _write_app(self) -> None:
-        source = files("rpdp.deployment").joinpath("app")
-        for name in ("__init__.py", "client_app.py", "server_app.py"):
-            (self.app / _APP / name).write_text(source.joinpath(name).read_text(encoding="utf-8"), encoding="utf-8")
-        server = json.dumps(str(self.server), ensure_ascii=False)  # escapes of JSON are escapes of TOML
+        source = files("rpdp.deployment.flower") / "app_template"
+        for name in ("__init__.py", "server_app.py"):
+            (self.app / _APP / name).write_text((source / name).read_text(encoding="utf-8"), encoding="utf-8")
+        server = json.dumps(str(self.server), ensure_ascii=False)  # JSON escapes are valid in TOML
         text = _PYPROJECT.format(server=server, silos=",".join(self.silos))
         (self.app / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
 def _own_code(spec: StudyFile) -> list[Path]:
-    """Modules and packages beside the study file that it names: the server needs its model."""
+    """Modules and packages beside the study file that it names: the server needs the model."""
     references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
     names = {reference.partition(":")[0].partition(".")[0] for reference in references if reference is not None}
     modules = [path for name in sorted(names) if (path := spec.directory / f"{name}.py").is_file()]
@@ -166,22 +173,22 @@ publisher = "rpdp"
 
 [tool.flwr.app.components]
 serverapp = "rpdp_app.server_app:app"
-clientapp = "rpdp_app.client_app:app"
+clientapp = "rpdp.deployment.flower.client_app:app"  # installed at every silo; no code travels there
 
 [tool.flwr.app.config]
-run-id = ""            # the name of the rpdp run; the same again goes on with it
+run-id = ""            # the name of the rpdp run; the same name again resumes it
 server = {server}
 silos = "{silos}"
-deadline = 120.0       # seconds until a round goes on without the silos that have not answered
+deadline = 120.0       # seconds until a round continues without the silos that have not answered
 patience = 120.0       # seconds to wait for silos before the first round
-least-silos = 0        # with fewer of them there, the run does not start; 0: all
+least-silos = 0        # the run does not start with fewer silos; 0: all
 test = ""              # "module:function" that returns public test records
-seed = -1              # of a simulation, for tests; -1: a real run
+seed = -1              # seed of a simulation, for tests; -1: a real run
 """
 
 
-def _silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
-    """A silo file to complete: limits that just fit this plan, for the steward to confirm or change."""
+def _proposed_silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
+    """A silo file to complete, with limits that just fit this plan; the steward confirms or changes them."""
     schedule, task = plan.schedule, spec.task
     share = schedule.participation
     if share is None:
@@ -206,14 +213,14 @@ def _silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
 
 
 _SILO_FILE = """\
-# What this silo holds and agrees to. It stays here; no server sees or changes it.
+# What this silo holds and agrees to. It stays here: no server sees or changes it.
 [silo]
 name = "{name}"
 ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta}
 budgets = "budgets.csv"    # one budget for each record
 socket = "agent.sock"
-# group = "flower"         # whose members may ask: that of the SuperNode's user, if it is not the agent's own
-# closed_runs = ["name"]   # runs that this silo takes no part in any more
+# group = "flower"         # group that may ask: the SuperNode's, if it runs as another user than the agent
+# closed_runs = ["name"]   # runs in which this silo no longer takes part
 
 [data]
 {data}
@@ -221,7 +228,7 @@ socket = "agent.sock"
 [models.study]
 {model}
 
-[policy]                   # proposed: just enough for this study. Yours to change before the agent starts
+[policy]                   # proposed: just enough for this study; change it before the agent starts
 max_rounds = {rounds}
 max_local_steps = {steps}
 max_participation = {share}
@@ -229,5 +236,5 @@ max_clip_norm = {clip}
 min_noise_multiplier = {noise}
 lifetime_delta = {delta}
 max_runs = {runs}
-release_after = 2.0        # seconds; "ready" answers at once, and gives the time that training takes away
+release_after = 2.0        # seconds; "ready" answers at once, which reveals how long training takes
 """

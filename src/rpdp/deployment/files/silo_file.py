@@ -1,18 +1,18 @@
-"""The silo file: one TOML under a silo's control that says what its agent holds, may train, and agrees to.
+"""The silo file: a TOML file under the silo's control that says what its agent holds, may train and agrees to.
 
-[silo]                                   where things are, from the directory of this file
+[silo]                                   paths are relative to this file
 name = "north"
 ledger = "ledger.db"
 budgets = "budgets.csv"
 socket = "agent.sock"
 [data]                                   the silo's records
 factory = "hospital:load"                or a part of a built-in task: task = "breast_cancer", part = "silo-00"
-[models.risk]                            what may be trained here; code never comes from a server
+[models.risk]                            a model that may be trained here; code never comes from a server
 model = "hospital:make_model"
 loss = "hospital:loss"                   or task = "breast_cancer"
-[policy]                                 the silo's own limits: all of them must be stated
+[policy]                                 the silo's limits; all of them are required
 max_rounds = 15
-release_after = 2.0                      seconds; "ready" gives the timing away
+release_after = 2.0                      seconds; "ready" reveals how long training takes
 """
 
 from __future__ import annotations
@@ -42,7 +42,14 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SiloSection:
-    """`[silo]`: its name, its files, its socket."""
+    """`[silo]`: its name, its files, its socket.
+
+    Attributes:
+        socket: The agent's Unix socket.
+        group: The system group that may open the socket.
+        threads: Threads to train with.
+        closed_runs: Runs that were given up; they are never continued.
+    """
 
     name: str = setting(plain_name, meaning="the silo's name in the federation")
     ledger: str = setting(text, meaning='its ledger, made with "rpdp ledger create"')
@@ -55,7 +62,14 @@ class SiloSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """`[data]`: a function of the silo's own, or a part of a built-in task."""
+    """`[data]`: a function of the silo's own, or a part of a built-in task.
+
+    Attributes:
+        factory: A function that returns (Records, ids).
+        task: Instead of factory: a built-in task.
+        part: With task: the silo of the task whose records these are.
+        partition: With task: how its data are divided.
+    """
 
     factory: str | None = setting(reference, None)
     task: str | None = setting(text, None)
@@ -73,7 +87,13 @@ class DataSection:
 
 @dataclass(frozen=True)
 class ModelSection:
-    """`[models.NAME]`: a model that may be trained here, with its loss."""
+    """`[models.NAME]`: a model that may be trained here, with its loss.
+
+    Attributes:
+        model: A function that returns the model.
+        loss: A function from outputs and targets to one value per record.
+        task: Instead of both: a built-in task.
+    """
 
     model: str | None = setting(reference, None)
     loss: str | None = setting(reference, None)
@@ -86,7 +106,7 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class LimitSection:
-    """`[policy]`: the silo's limits and the time at which it answers."""
+    """`[policy]`: the silo's limits, and when its answers leave."""
 
     max_rounds: int = setting(require_count, meaning="the largest T this silo agrees to")
     max_local_steps: int = setting(require_count, meaning="the largest τ")
@@ -101,7 +121,7 @@ class LimitSection:
             (str, one_of(READY)),
             otherwise=f'seconds, or "{READY}"',
         ),
-        meaning=f'seconds after an announcement at which answers leave; "{READY}" if their timing may be seen',
+        meaning=f'seconds after an announcement at which answers leave; "{READY}" if their timing may be visible',
     )
 
     def __post_init__(self) -> None:
@@ -109,7 +129,7 @@ class LimitSection:
             object.__setattr__(self, "release_after", None)
 
     def policy(self) -> Policy:
-        """As the silo enforces it."""
+        """The policy that the silo enforces."""
         from rpdp.federation import Policy
 
         limits = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "release_after"}
@@ -118,7 +138,7 @@ class LimitSection:
 
 @dataclass(frozen=True)
 class SimulationSection:
-    """`[simulation]`: a seed, for tests; it needs a ledger made with --simulation and protects nobody."""
+    """`[simulation]`: a seed, for tests. It needs a ledger made with --simulation, and protects nobody."""
 
     seed: int = setting(partial(require_count, least=0), meaning="the seed of the simulation")
 
@@ -129,7 +149,7 @@ _KNOWN = [*_SECTIONS, "models", "simulation"]
 
 @dataclass(frozen=True)
 class SiloFile:
-    """A checked silo file."""
+    """A silo file that was read and checked."""
 
     path: Path
     silo: SiloSection
@@ -170,9 +190,9 @@ class SiloFile:
 
     @property
     def directory(self) -> Path:
-        """Where the file is; other files and modules are found from there."""
+        """The directory of the file; other files and modules are found from there."""
         return self.path.resolve().parent
 
     def file(self, name: str) -> Path:
-        """A file that it names."""
+        """The path of a file that it names."""
         return self.directory / name

@@ -1,7 +1,7 @@
-"""The operator's hand on a SuperLink, through the command `flwr`: register silos, submit an app, learn how it ended.
+"""Control of a SuperLink, through the command `flwr`: register silos, submit an app, wait for its run.
 
-`flwr run` ends with exit code 0 whatever happens to the run, so a run's end is asked for: `FlowerRun.wait` follows its
-log until it is over and then reads its status.
+`flwr run` exits with code 0 whatever happens to the run, so `FlowerRun.wait` follows the run's log to its end and then
+asks for its status.
 """
 
 from __future__ import annotations
@@ -23,51 +23,79 @@ from rpdp.errors import InputError, RpdpError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rpdp.deployment.files.layout import Layout
+
 Value = bool | int | float | str
-"""What Flower allows as a setting of a run or of a node."""
+"""The types that Flower allows in the settings of a run or a node."""
 
 CONNECTION = "tls"
 _COMMAND_SECONDS = 60.0
-_BETWEEN_LOOKS = 1.0
+_POLL_SECONDS = 1.0
+_REGISTERED = "already in use"
+"""Part of the SuperLink's message about a key that is registered already."""
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 @dataclass(frozen=True)
 class FlowerRunStatus:
-    """Where a run is: `pending`, `starting`, `running`, or over: `completed`, `failed`, `stopped`."""
+    """The state of a Flower run: `pending`, `starting`, `running`, `completed`, `failed` or `stopped`."""
 
     name: str
     details: str
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the run has ended."""
         return self.name in ("completed", "failed", "stopped")
 
 
 class Control:
-    """A connection to the Control API of a SuperLink, its settings in a directory of its own."""
+    """A connection to the Control API of a SuperLink.
 
-    def __init__(self, home: Path, address: str, authority: Path) -> None:
-        self.home = home.resolve()
+    Args:
+        home: Directory for the settings of the connection.
+        address: HOST:PORT of the SuperLink.
+        authority: The certificate that signed the SuperLink's.
+    """
+
+    def __init__(self, home: str | Path, address: str, authority: str | Path) -> None:
+        self.home = Path(home).resolve()
         self.address = address
         self._environment = flower_environment(self.home)
-        self._write_connection(authority.resolve())
+        self._write_connection(Path(authority).resolve())
 
-    def register(self, public_key: Path, name: str) -> int:
-        """Let in the SuperNode with this key, under the name of its silo; the number is Flower's for it."""
-        told = self._ask("supernode", "register", str(public_key), CONNECTION, "--name", name)
-        return int(told["node-id"])
+    @classmethod
+    def of(cls, layout: Layout) -> Control:
+        """The connection to the server of a federation."""
+        return cls(layout.server / "operator", layout.address, layout.server / "ca.crt")
+
+    def register(self, public_key: str | Path, name: str) -> int:
+        """Register the key of a SuperNode under the name of its silo; returns Flower's node id."""
+        reply = self._ask("supernode", "register", str(Path(public_key).resolve()), CONNECTION, "--name", name)
+        return int(reply["node-id"])
+
+    def register_silos(self, layout: Layout) -> int:
+        """Register the keys of all silos; returns how many are new."""
+        new = 0
+        for name in layout.silos:
+            try:
+                self.register(layout.server / "keys" / f"{name}.pub", name)
+                new += 1
+            except RpdpError as error:
+                if _REGISTERED not in str(error):
+                    raise
+        return new
 
     def nodes(self) -> dict[int, str]:
-        """Registered SuperNodes by number, with their state: `registered`, `online`, `offline`."""
-        told = self._ask("supernode", "list", CONNECTION)
-        return {int(node["node-id"]): str(node["status"]) for node in told["nodes"]}
+        """Registered SuperNodes by node id, with their state: `registered`, `online`, `offline`."""
+        reply = self._ask("supernode", "list", CONNECTION)
+        return {int(node["node-id"]): str(node["status"]) for node in reply["nodes"]}
 
-    def submit(self, app: Path, run_config: Mapping[str, Value] | None = None) -> FlowerRun:
+    def submit(self, app: str | Path, run_config: Mapping[str, Value] | None = None) -> FlowerRun:
         """Start a run of the Flower app in this directory. Settings must exist in its `[tool.flwr.app.config]`."""
+        app = Path(app)
         if not (app / "pyproject.toml").is_file():
-            raise InputError(f"{app}: no Flower app (a directory with a pyproject.toml)")
+            raise InputError(f"{app}: not a Flower app (a directory with a pyproject.toml)")
         command = ["run", str(app.resolve()), CONNECTION]
         if not run_config:
             return FlowerRun(self, str(self._ask(*command)["run-id"]))
@@ -77,18 +105,18 @@ class Control:
             return FlowerRun(self, str(self._ask(*command, "--run-config", file.name)["run-id"]))
 
     def status(self, run_id: str) -> FlowerRunStatus:
-        """Where a run is."""
+        """The state of a run."""
         run = self._ask("list", CONNECTION, "--run-id", run_id)["runs"][0]
         details = str(run["status-details"])
         return FlowerRunStatus(str(run["status"]).removeprefix("finished:"), "" if details == "N/A" else details)
 
-    def follow(self, run_id: str, log: Path) -> Process:
-        """A process that appends the ServerApp's log to a file until the run is over."""
+    def follow(self, run_id: str, log: str | Path) -> Process:
+        """A process that appends the ServerApp's log to a file until the run ends."""
         command = [executable("flwr"), "log", run_id, CONNECTION, "--stream"]
         return Process(command, environment=self._environment, directory=self.home, log=log)
 
     def stop(self, run_id: str) -> None:
-        """End a run. What silos have charged for it stays charged."""
+        """Stop a run. What silos have charged for it stays charged."""
         self._ask("stop", run_id, CONNECTION)
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
@@ -103,16 +131,16 @@ class Control:
                 timeout=_COMMAND_SECONDS,
                 check=False,
             )
-            told = json.loads(done.stdout)
+            reply = json.loads(done.stdout)
         except subprocess.TimeoutExpired as error:
             raise RpdpError(f"flwr {arguments[0]}: no answer from {self.address} in {_COMMAND_SECONDS:g} s") from error
         except ValueError as error:
-            words = (done.stdout + done.stderr).strip()
-            raise RpdpError(f"flwr {arguments[0]}: {words or f'exit code {done.returncode}'}") from error
-        if not isinstance(told, dict) or not told.get("success"):
-            said = str(told.get("error-message", told) if isinstance(told, dict) else told)
-            raise RpdpError(f"flwr {arguments[0]}: the SuperLink at {self.address} says: {said.strip()}")
-        return told
+            output = (done.stdout + done.stderr).strip()
+            raise RpdpError(f"flwr {arguments[0]}: {output or f'exit code {done.returncode}'}") from error
+        if not isinstance(reply, dict) or not reply.get("success"):
+            message = str(reply.get("error-message", reply) if isinstance(reply, dict) else reply)
+            raise RpdpError(f"flwr {arguments[0]}: the SuperLink at {self.address} says: {message.strip()}")
+        return reply
 
     def _write_connection(self, authority: Path) -> None:
         settings = _assignments({"address": self.address, "root-certificates": str(authority)})
@@ -122,21 +150,21 @@ class Control:
 
 @dataclass(frozen=True)
 class FlowerRun:
-    """A submitted run. `run_id` is Flower's; what an rpdp run is called is another matter."""
+    """A submitted run. `run_id` is Flower's, not the name of the rpdp run."""
 
     control: Control
     run_id: str
 
     def status(self) -> FlowerRunStatus:
-        """Where it is."""
+        """The state of the run."""
         return self.control.status(self.run_id)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the run."""
         self.control.stop(self.run_id)
 
-    def wait(self, *, timeout: float, log: Path | None = None) -> FlowerRunStatus:
-        """Wait for its end, `completed`, `failed` or `stopped`, with the ServerApp's log in `log`."""
+    def wait(self, *, timeout: float, log: str | Path | None = None) -> FlowerRunStatus:
+        """Wait until the run is `completed`, `failed` or `stopped`; the ServerApp's log goes to `log`."""
         deadline = time.monotonic() + timeout
         log = log or self.control.home / f"run-{self.run_id}.log"
         with self.control.follow(self.run_id, log) as following:
@@ -145,12 +173,12 @@ class FlowerRun:
         while not (status := self.status()).over:
             if time.monotonic() > deadline:
                 raise RpdpError(f"run {self.run_id} is still {status.name} after {timeout:g} s; its log is {log}")
-            time.sleep(_BETWEEN_LOOKS)
+            time.sleep(_POLL_SECONDS)
         return status
 
 
 def one_line(settings: Mapping[str, Value]) -> str:
-    """Settings as Flower's command line takes them; its quotes know no escapes, so a string must not contain one."""
+    """Settings in the form of Flower's command line, which has no escapes: a string must not contain quotes."""
     for key, value in settings.items():
         if isinstance(value, str) and re.search(r'["\\\n]', value):
             raise InputError(f"{key}={value!r} must not contain quotes, backslashes or line breaks")
@@ -171,7 +199,7 @@ def _toml(key: str, value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # escapes of JSON are escapes of TOML
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON escapes are valid in TOML
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{key}={value} must be finite")
     return repr(value)

@@ -1,11 +1,13 @@
-"""Frames over Flower's grid: pushed to SuperNodes, pulled until the deadline."""
+"""Frames over Flower's grid: push requests to SuperNodes, poll for replies until the deadline."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from rpdp.deployment.flower.client_app import answered, request
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from rpdp.deployment.flower.client_app import FRAME, RECORD, TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,33 +15,38 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 POLL_SECONDS = 0.3
-"""Flower's own `send_and_receive` looks every three seconds. Looking more often than this can meet a reply that is half
-there, for which Flower waits a second."""
+"""Flower's own `send_and_receive` polls every three seconds. Polling faster than this can meet a half-written reply,
+for which Flower waits a second."""
 
 
 class GridLink:
-    """A `Link` whose addresses are SuperNodes."""
+    """A `Link` whose addresses are SuperNode ids."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
 
     def addresses(self) -> dict[str, str]:
-        """The SuperNodes that are there, and the names that their keys were registered with."""
+        """The connected SuperNodes, and the names under which their keys are registered."""
         return {str(node.node_id): node.name for node in self._grid.get_nodes()}
 
     def ask(self, requests: Mapping[str, bytes], timeout: float) -> dict[str, bytes]:
-        """Push, and pull until all answers are there or the time is over; late ones are lost to this call."""
-        until = time.monotonic() + timeout
-        messages = [request(int(address), frame, timeout) for address, frame in requests.items()]
+        """Push all requests, then poll until all answers are there or time is up; late answers are dropped."""
+        deadline = time.monotonic() + timeout
+        messages = []
+        for node, frame in requests.items():
+            content = RecordDict({RECORD: ConfigRecord({FRAME: frame, TIMEOUT: timeout})})
+            messages.append(Message(content, dst_node_id=int(node), message_type="train", ttl=timeout))
         waiting = dict(zip(self._grid.push_messages(messages), requests, strict=True))
         answers = {}
         while waiting:
             for reply in self._grid.pull_messages(list(waiting)):
                 address = waiting.pop(reply.metadata.reply_to_message_id, None)
-                frame = answered(reply)
-                if address is not None and frame is not None:
-                    answers[address] = frame
-            if not waiting or time.monotonic() >= until:
+                # Without content, or without our record, Flower or the silo's app has failed: no answer.
+                record = reply.content.config_records.get(RECORD) if reply.has_content() else None
+                answer = None if record is None else record.get(FRAME)
+                if address is not None and isinstance(answer, bytes):
+                    answers[address] = answer
+            if not waiting or time.monotonic() >= deadline:
                 break
             time.sleep(POLL_SECONDS)
         return answers

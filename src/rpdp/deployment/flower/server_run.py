@@ -1,7 +1,7 @@
-"""What a ServerApp does: one rpdp run over Flower's grid, from the run config to a model on disk.
+"""What the ServerApp does: one rpdp run over Flower's grid, from the run config to a model on disk.
 
-A killed SuperLink ends a Flower run. The rpdp run is another thing: its state is in a directory of the server, and
-submitting the same run id again goes on with it.
+A killed SuperLink ends a Flower run but not the rpdp run: its state is in a directory of the server, and submitting the
+same run id again resumes it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rpdp.deployment.files.layout import PLAN, STUDY
 from rpdp.deployment.flower.grid_link import GridLink
 from rpdp.deployment.flower.strategy_backbone import StrategyBackbone
 from rpdp.errors import InputError
 from rpdp.federation.coordinator import Coordinator, RoundSettings
 from rpdp.federation.evaluation import Evaluation
-from rpdp.ledger.heads import NAME as HEADS
+from rpdp.federation.heads import NAME as HEADS
 from rpdp.planning import PublicPlan
 from rpdp.report import write_report
 from rpdp.studies.run_directory import append_round, is_finished, read_summary, write_result
@@ -43,19 +44,19 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("rpdp.server")
 CHECKPOINT = "checkpoint"
-STUDY, PLAN = "study.toml", "plan.json"
-_LAST_SECONDS = 30.0
+_LOCK_SECONDS = 30.0
+"""How long to wait for a run whose SuperLink was killed: its process ends soon after."""
 
 
 def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | None = None) -> None:
-    """Run, or go on with, the run that the run config names.
+    """Run, or resume, the run that the run config names.
 
     Args:
-        grid: Of the ServerApp.
+        grid: The grid of the ServerApp.
         config: `context.run_config`: run-id, server (the directory that `rpdp deploy init` made for the server), silos,
             deadline, patience, least-silos (0: all), test ("module:function" with public records, or ""), seed (of a
             simulation, for tests; -1: a real run).
-        strategy: A Flower strategy of one's own to average with, instead of the backbone in the plan.
+        strategy: A Flower strategy to average with, instead of the backbone in the plan.
     """
     _log_to_flower()
     run = plain_name("run-id", config["run-id"])
@@ -63,53 +64,41 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
     spec, public = StudyFile.read(home / STUDY), PublicPlan.read(home / PLAN)
     directory = home / "runs" / run
     if is_finished(directory):
-        LOG.info("run %s is finished: %s", run, read_summary(directory))
+        LOG.info("run %s is finished already: %s", run, read_summary(directory))
         return
     directory.mkdir(parents=True, exist_ok=True)
-    with _alone(home):
-        _run(grid, config, spec, public, directory, strategy)
+    with _only_run(home):
+        coordinator = Coordinator(
+            run,
+            public,
+            FlatModel(make_model(spec, 0)).values.data,
+            _names(config),
+            GridLink(grid),
+            _settings(config),
+            checkpoint=directory / CHECKPOINT,
+            heads=home / HEADS,
+            backbone=None if strategy is None else StrategyBackbone(strategy),
+            score=_score(spec, str(config["test"])),
+        )
+        result = coordinator.go(lambda log: _note_round(directory, log, public.schedule.rounds))
+        write_report(result, directory / EDITIONS["share"], edition="share", facts=facts_of(spec))
+        write_result(result, make_model(spec, 0), directory)  # last: it marks the run as finished
 
 
-def _run(
-    grid: Grid,
-    config: Mapping[str, Any],
-    spec: StudyFile,
-    public: PublicPlan,
-    directory: Path,
-    strategy: Strategy | None,
-) -> None:
-    model = make_model(spec, 0)
-
-    def told(log: RoundLog) -> None:
-        append_round(directory, log)
-        LOG.info("round %d of %d: %s", log.round, public.schedule.rounds, _words(log))
-
-    coordinator = Coordinator(
-        directory.name,
-        public,
-        FlatModel(make_model(spec, 0)).values.data,
-        _names(config),
-        GridLink(grid),
-        _settings(config),
-        checkpoint=directory / CHECKPOINT,
-        heads=directory.parent.parent / HEADS,
-        backbone=None if strategy is None else StrategyBackbone(strategy),
-        score=_score(spec, str(config["test"])),
-    )
-    result = coordinator.go(told)
-    write_report(result, directory / EDITIONS["share"], edition="share", facts=facts_of(spec))
-    write_result(result, model, directory)  # last: from here on the run is finished
+def _note_round(directory: Path, log: RoundLog, rounds: int) -> None:
+    append_round(directory, log)
+    LOG.info("round %d of %d: %s", log.round, rounds, _summary(log))
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """One run of a server at a time, as silos have it. One whose SuperLink was killed is given the seconds to end."""
-    until = time.monotonic() + _LAST_SECONDS
+def _only_run(home: Path) -> Iterator[None]:
+    """Lock the server's directory: silos admit one run at a time, so a server runs one at a time."""
+    deadline = time.monotonic() + _LOCK_SECONDS
     lock = os.open(home / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _locked(lock):
-            if time.monotonic() > until:
-                raise InputError(f"{home}: a run is going on already; wait for its end, or stop it")
+            if time.monotonic() > deadline:
+                raise InputError(f"{home}: another run is in progress; wait for its end, or stop it")
             time.sleep(0.2)
         yield
     finally:
@@ -125,7 +114,7 @@ def _locked(file: int) -> bool:
 
 
 def _log_to_flower() -> None:
-    """Flower shows what a ServerApp prints."""
+    """Log to standard output, which Flower shows."""
     log = logging.getLogger("rpdp")
     log.setLevel(logging.INFO)
     if not log.handlers:
@@ -149,7 +138,7 @@ def _names(config: Mapping[str, Any]) -> list[str]:
 
 
 def _score(spec: StudyFile, reference: str) -> Callable[[Tensor], Score] | None:
-    """Accuracy on public test records, if there are any."""
+    """Accuracy on public test records, if the run config names any."""
     if not reference:
         return None
     records = call_factory(reference, spec.directory, seed=0)
@@ -165,7 +154,7 @@ def _score(spec: StudyFile, reference: str) -> Callable[[Tensor], Score] | None:
     return score
 
 
-def _words(log: RoundLog) -> str:
+def _summary(log: RoundLog) -> str:
     joined = ", ".join(log.joined) + " joined" if log.joined else "nobody joined"
     left_out = "".join(f"; {silo}: {why}" for silo, why in sorted(log.rejected.items()))
     accuracy = "" if log.score is None else f"; accuracy {log.score.accuracy:.4f}"

@@ -1,7 +1,7 @@
-"""A Flower strategy of one's own as the way to average: it sees nothing but released updates, so it costs nothing.
+"""A Flower strategy as backbone: it sees released updates only, so it costs no privacy.
 
-Silos are chosen by their own coins and weighted by the public plan; what a strategy says about sampling, and weights
-by `num-examples`, are overruled: it is told every silo that answered, with its public weight in that place.
+Silos flip their own participation coins and the public plan sets their weights. A strategy's client sampling is
+ignored: it receives the update of every silo that answered, with the silo's public weight as `num-examples`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _NODES = 16
 
 
 class StrategyBackbone(Backbone):
-    """Averages with a strategy from `flwr.serverapp.strategy`, or one's own.
+    """Averages with a strategy from `flwr.serverapp.strategy`, or your own.
 
-    The model is one flat array. A strategy's inner state (moments of FedAdam, say) is not part of a checkpoint: a
-    resumed run starts it anew.
+    The model is one flat array. Checkpoints do not hold a strategy's state (the moments of FedAdam, say): a resumed run
+    starts with a fresh one.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -44,9 +44,9 @@ class StrategyBackbone(Backbone):
         self._round = 0
 
     def step(self, values: Tensor, changes: list[Weighted]) -> Tensor:
-        """The strategy's word on models that moved by these changes."""
+        """The model that the strategy makes of the silos' models."""
         self._round += 1
-        grid = cast("Grid", _Everybody())
+        grid = cast("Grid", _NodeIds())
         list(self._strategy.configure_train(self._round, _record(values), ConfigRecord(), grid))
         replies = [_reply(values + change.change, change.weight) for change in changes]
         arrays, _ = self._strategy.aggregate_train(self._round, replies)
@@ -55,14 +55,14 @@ class StrategyBackbone(Backbone):
         flat = np.asarray(arrays[_VALUES].numpy())
         if flat.shape != tuple(values.shape) or not np.isfinite(flat).all():
             raise InputError(
-                f"strategy {type(self._strategy).__name__} made {flat.shape} numbers of a model of {len(values)}, or "
-                "some that are not finite"
+                f"strategy {type(self._strategy).__name__} must return {len(values)} finite numbers; it returned an "
+                f"array of shape {flat.shape}, {np.isfinite(flat).sum()} of its numbers finite"
             )
         return torch.from_numpy(flat.astype(np.float32).copy()).to(values.dtype)
 
 
-class _Everybody:
-    """A grid that only says who is there: strategies ask it before they prepare messages, which are not sent."""
+class _NodeIds:
+    """A grid that only lists nodes: strategies ask it before they prepare messages, which are never sent."""
 
     def get_node_ids(self) -> Iterable[int]:
         return range(1, _NODES + 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.display import counts_repr
 from rpdp.ledger.balances import is_overbooked
 from rpdp.ledger.store.fixed_point import DELTA_SHIFT, EPSILON_SHIFT, amounts, left_of
 from rpdp.ledger.store.roster import ABSENT, Roster
@@ -33,6 +34,8 @@ class Accounts:
     booked_epsilon: UnitArray
     booked_delta: UnitArray
     withdrawn: NDArray[np.bool_]
+
+    __repr__ = counts_repr
 
     @property
     def spent_epsilon(self) -> FloatArray:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.ledger.inspection.account_chunks import IndexedAction, accounts_of
 from rpdp.ledger.store.record_keys import as_bytes
@@ -46,6 +47,8 @@ class RunExplanation:
     joined: int
     given_joined: float
 
+    __repr__ = counts_repr
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -65,6 +68,8 @@ class Explanation:
     switched_off: bool
     changes: tuple[str, ...]
     runs: tuple[RunExplanation, ...]
+
+    __repr__ = counts_repr
 
     @property
     def text(self) -> str:

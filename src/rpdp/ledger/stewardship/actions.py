@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rpdp.budgets.validation import LARGEST_EPSILON
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger.store.chain import canonical
 from rpdp.ledger.store.record_keys import HASH_BYTES, as_bytes, from_bytes
@@ -53,6 +54,8 @@ class Action:
     name: str = field(default_factory=lambda: f"{time.time_ns():020d}-{secrets.token_hex(8)}")
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat("T", "seconds"))
     signature: bytes = b""
+
+    __repr__ = counts_repr
 
     @property
     def body(self) -> bytes:

@@ -12,13 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import apsw
+
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.ledger.store.schema import APPLICATION_ID, DAMAGED, FORMAT, STATEMENTS
-
-try:
-    import apsw
-except ImportError:
-    raise InputError("the ledger needs the package apsw: install rpdp[ledger]") from None
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.store.record_keys import HASH_BYTES, as_bytes, from_bytes
@@ -57,6 +58,8 @@ class NewRecords:
     epsilon: FloatArray
     delta: FloatArray
     subjects: Hashes | None
+
+    __repr__ = counts_repr
 
 
 class RecordStore:

@@ -77,6 +77,8 @@ class ReservedPlan(SiloPlan):
 
     admitted_as: str
 
+    __repr__ = SiloPlan.__repr__
+
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the plan that was admitted."""

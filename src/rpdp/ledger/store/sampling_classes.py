@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.store.fixed_point import EPSILON_SHIFT, rounded_up
 from rpdp.ledger.store.roster import ABSENT
@@ -32,6 +33,8 @@ class Classes:
     q: FloatArray
     cost: FloatArray
     active: NDArray[np.int32]
+
+    __repr__ = counts_repr
 
     def __len__(self) -> int:
         return len(self.q)

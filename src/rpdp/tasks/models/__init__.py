@@ -1,4 +1,4 @@
-"""Small models of the example tasks, and losses with one value per record. Imports torch."""
+"""Small models for the example tasks, and losses with one value per record. Imports torch."""
 
 from __future__ import annotations
 

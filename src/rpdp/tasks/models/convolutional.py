@@ -10,10 +10,10 @@ from rpdp.tasks.models.initialisation import initialised_from
 
 
 def paper_cnn(*, activation: Literal["relu", "tanh"] = "relu", seed: int = 0) -> nn.Sequential:
-    """Images (records, 1, 28, 28) to ten logits with 26,010 parameters, the number in the paper's table.
+    """A network from images (records, 1, 28, 28) to ten logits, with 26,010 parameters as in the paper's table.
 
-    It is the network of the MNIST tutorials of TensorFlow Privacy and Opacus: two convolutions (16 filters
-    8×8, 32 filters 4×4, both with stride 2), each with a pooling 2×2 of stride 1, and two linear layers.
+    It is the network of the MNIST tutorials of TensorFlow Privacy and Opacus: two convolutions (16 filters 8×8 and
+    32 filters 4×4, both with stride 2), each followed by 2×2 pooling with stride 1, and two linear layers.
     """
     nonlinearity = nn.Tanh if activation == "tanh" else nn.ReLU
     with initialised_from(seed):

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def initialised_from(seed: int) -> Iterator[None]:
-    """Modules made inside draw their parameters from `seed`; afterwards the global generator is as it was.
+    """Initialise the modules created inside the block from `seed`, and restore the global generator afterwards.
 
-    Initial parameters are public: they depend on no record, and nothing on the release path uses this
-    generator.
+    Initial parameters are public: they depend on no record, and nothing on the release path uses this generator.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -8,9 +8,9 @@ from rpdp.errors import InputError
 
 
 def logistic_regression(features: int, classes: int = 2) -> nn.Linear:
-    """A linear model with bias that starts at zero; two classes share a single logit, for `binary_loss`.
+    """A linear model with bias that starts at zero. For two classes it has a single logit, for `binary_loss`.
 
-    Heart-Disease has 13 features and so 14 parameters; the paper's table of data sets says 20.
+    Heart-Disease has 13 features and hence 14 parameters; the paper's table of data sets says 20.
 
     >>> sum(parameter.numel() for parameter in logistic_regression(13).parameters())
     14

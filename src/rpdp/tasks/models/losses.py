@@ -1,4 +1,4 @@
-"""Losses that return one value per record, as private training needs, and the classes outputs stand for."""
+"""Losses that return one value per record, as private training needs, and predicted classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def predicted_classes(outputs: torch.Tensor) -> torch.Tensor:
-    """The class each output stands for: the sign of a single logit, the largest of several."""
+    """The predicted class of each record: from the sign of a single logit, or the largest of several."""
     if outputs.dim() == 2 and outputs.shape[1] > 1:
         return outputs.argmax(dim=1)
     return (_single_logit(outputs) > 0).long()

@@ -1,7 +1,7 @@
-"""Multi-head attention, taken apart: projections that the recorder sees, and the attention between them.
+"""Multi-head attention with recorded projections.
 
-`nn.MultiheadAttention` hands its weights to one fused function, so hooks see none of its four projections.
-While recording, its `forward` is replaced by this one, which computes the same from recorded projections.
+`nn.MultiheadAttention` passes its weights to one fused function, so hooks see none of its four projections. While
+recording, its `forward` is replaced by this one, which computes the same result from recorded projections.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RecordedAttention:
 
     @staticmethod
     def supports(module: nn.MultiheadAttention) -> bool:
-        """Whether this forward pass covers the module's options."""
+        """Whether this forward pass supports the module's options."""
         return module.bias_k is None and module.bias_v is None and not module.add_zero_attn
 
     def _slots(self, start: int, stop: int | None) -> dict[str, Slot | None]:
@@ -77,7 +77,7 @@ class RecordedAttention:
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """As `nn.MultiheadAttention.forward`; `is_causal` is only a hint about the mask, which is used."""
+        """Like `nn.MultiheadAttention.forward`. `is_causal` is only a hint: the mask itself is always used."""
         module = self._module
         same = query is key and key is value
         if not module.batch_first:
@@ -104,10 +104,10 @@ class RecordedAttention:
         module = self._module
         if self.packed and same:
             projected = F.linear(query, module.in_proj_weight, module.in_proj_bias)
-            recorder.keep(self.whole, query, projected)
+            recorder.record(self.whole, query, projected)
             return projected.chunk(3, dim=-1)
         size = module.embed_dim
-        found = []
+        projections = []
         for position, tensor in enumerate((query, key, value)):
             rows = slice(position * size, (position + 1) * size)
             weight = (
@@ -116,17 +116,17 @@ class RecordedAttention:
                 else (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)[position]
             )
             bias = None if module.in_proj_bias is None else module.in_proj_bias[rows]
-            found.append(F.linear(tensor, weight, bias))
-            recorder.keep(self.parts[position], tensor, found[-1])
-        return tuple(found)
+            projections.append(F.linear(tensor, weight, bias))
+            recorder.record(self.parts[position], tensor, projections[-1])
+        return tuple(projections)
 
     def _linear(self, recorder: Recorder, rule: LinearRule, inputs: Tensor, layer: nn.Linear) -> Tensor:
         output = F.linear(inputs, layer.weight, layer.bias)
-        recorder.keep(rule, inputs, output)
+        recorder.record(rule, inputs, output)
         return output
 
     def _mask(self, padding: Tensor | None, mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """Both masks as one tensor to add to the scores (records, heads, queries, keys)."""
+        """Both masks as one tensor that is added to the scores (records, heads, queries, keys)."""
         merged = None
         if mask is not None:
             merged = _additive(mask, query)

@@ -1,9 +1,9 @@
-"""Convolutions as weight matrices: patches are positions.
+"""Convolutions in closed form: a convolution is a weight matrix that is used at every patch.
 
-A convolution multiplies W (p × C·k) with the patch at every output position. Two things keep this cheap. The
-Gram matrix of the patches is a sum of shifted copies of the Gram matrix of the input *pixels*, so no patch is
-ever copied for it (k² times fewer multiplications). And kernel taps that only ever see padding (3×3 on a 1×1
-map: eight of nine) have gradient zero and are cut away first.
+A convolution multiplies W (p × C·k) with the patch at every output position. Two things keep this cheap. First, the
+Gram matrix of the patches is a sum of shifted copies of the Gram matrix of the input *pixels*, so no patch is copied
+for it (k² times fewer multiplications). Second, kernel taps that see only padding (with 3×3 on a 1×1 map, eight of
+nine) have gradient zero and are cut away first.
 """
 
 from __future__ import annotations
@@ -25,27 +25,25 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 KEPT_RATIO = 3
-"""Per-record gradients of a convolution are kept when they take at most this many times the layer's
-activations."""
+"""Per-record gradients of a convolution are kept if they take at most this many times the layer's activations."""
 
 COPY = 16
 """Copying a number into a patch takes about as long as this many multiplications."""
 
 SMALL_MAP = 4
-"""Up to this many positions a product for each tap is faster than the library's weight gradient."""
+"""Up to this many positions, one product per tap is faster than the library's weight gradient."""
 
 PATCH_BYTES = 2**20
-"""Patches are copied for as many records at a time as fit here: in cache, and a bounded addition to
-memory."""
+"""Patches are copied for as many records at a time as fit here, which keeps them in cache and bounds the memory."""
 
 
 Window = tuple[int, slice, slice]
-"""A tap along one axis: its number, the outputs at which it sees input, and the pixels that it sees there."""
+"""A tap along one axis: its number, the outputs at which it sees input, and the pixels it sees there."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A convolution in every spatial dimension, after cutting away the taps that only see padding."""
+    """The shape of a convolution in every spatial dimension, without the taps that see only padding."""
 
     kernel: tuple[int, ...]
     first_tap: tuple[int, ...]
@@ -76,7 +74,7 @@ class Geometry:
 
 
 def geometry(module: nn.modules.conv._ConvNd, size: tuple[int, ...], outputs: tuple[int, ...]) -> Geometry:
-    """The geometry of one call: spatial input size to spatial output size."""
+    """The geometry of one call, from its spatial input size and output size."""
     return _geometry(
         tuple(module.kernel_size),
         tuple(module.stride),
@@ -125,7 +123,7 @@ def _windows(kernel: int, stride: int, dilation: int, before: int, size: int, ou
 
 
 def _padding_before(module: nn.modules.conv._ConvNd) -> tuple[int, ...]:
-    """Zeros in front of each spatial dimension; none where the module pads by its own mode beforehand."""
+    """The number of zeros in front of each spatial dimension; none if the module pads in its own mode beforehand."""
     if module.padding == "valid" or module.padding_mode != "zeros":
         return (0,) * len(module.kernel_size)
     if module.padding == "same":
@@ -137,8 +135,8 @@ def _padding_before(module: nn.modules.conv._ConvNd) -> tuple[int, ...]:
 class ConvolutionUse(FactorUse):
     """A convolution weight used at T = prod(outputs) positions per record, with G groups.
 
-    `left` is the output gradient (B, G, T, p), `pixels` the padded input (B, *padded, C), `right` the
-    patches, which exist only for as long as something needs them.
+    `left` is the output gradient (B, G, T, p), `pixels` the padded input (B, *padded, C), and `right` the patches,
+    which are computed only when needed.
     """
 
     def __init__(self, inputs: Tensor, gradient: Tensor, shape: Geometry) -> None:
@@ -175,7 +173,7 @@ class ConvolutionUse(FactorUse):
         return self.patches(self.pixels)
 
     def norms(self) -> Norms:
-        """One position: a product; more: the Gram form, from pixels or from patches, whichever is cheaper."""
+        """A product for one position; for more, the Gram form, from pixels or patches, whichever is cheaper."""
         if self.left.shape[2] == 1:
             squared = squared_rows(self.left.flatten(0, 1)) * squared_rows(self.right.flatten(0, 1))
             squared = squared.view(len(self.left), -1).sum(1)
@@ -201,7 +199,7 @@ class ConvolutionUse(FactorUse):
         return torch.bmm(patches, patches.transpose(1, 2))
 
     def _shifted_gram(self) -> Tensor:
-        """Σ over taps k of (pixel t+k)·(pixel s+k), from the Gram matrix of pixels; taps are summed axis by axis."""
+        """Σ over taps k of (pixel t+k)·(pixel s+k), from the Gram matrix of the pixels, summed axis by axis."""
         shape, size = self.shape, self.shape.size
         rows = self.inputs.reshape(len(self.inputs) * shape.groups, -1, prod(size))
         gram = torch.bmm(rows.transpose(1, 2), rows).view(len(rows), *size, *size)
@@ -226,12 +224,12 @@ class ConvolutionUse(FactorUse):
         return _blocks(torch.matmul(self.right, other.right.transpose(2, 3)))
 
     def per_record(self, rows: Tensor) -> Tensor:
-        """The direct form for a few records, taps without input filled with zeros."""
+        """The direct form for a few records, with zeros for taps without input."""
         right = self.patches(self.pixels[rows])
-        return self._place(torch.matmul(self.left[rows].transpose(2, 3), right)).flatten(1)
+        return self.place(torch.matmul(self.left[rows].transpose(2, 3), right)).flatten(1)
 
     def settled(self) -> Use:
-        """The cheaper form: direct where gradients are not much larger than the activations."""
+        """The cheaper form: the direct one if gradients are not much larger than the activations."""
         weights = self.left.shape[3] * prod(self.shape.taps) * self.inputs.shape[1]
         activations = self.inputs[0].numel() + self.gradient[0].numel()
         if self.left.shape[2] > 1 and weights <= KEPT_RATIO * activations:
@@ -239,7 +237,7 @@ class ConvolutionUse(FactorUse):
         return self
 
     def direct(self) -> DirectUse:
-        """The direct form for all records, patches of a few records at a time."""
+        """The direct form for all records, with the patches of a few records at a time."""
         pixels, left = self.pixels, self.left
         batch, groups, positions, rows = left.shape
         columns = prod(self.shape.taps) * pixels.shape[-1] // groups
@@ -252,7 +250,7 @@ class ConvolutionUse(FactorUse):
             torch.bmm(transposed, patches, out=gradients[part].flatten(0, 1))
         return KeptConvolutionUse(gradients, self)
 
-    def _place(self, gradients: Tensor) -> Tensor:
+    def place(self, gradients: Tensor) -> Tensor:
         """From (…, G, p, taps · c) to the shape of the weight (…, G·p, c, *kernel)."""
         shape = self.shape
         lead = gradients.shape[:-3]
@@ -271,14 +269,14 @@ class ConvolutionUse(FactorUse):
         return weight
 
     def add_sum(self, factors: Tensor, out: Tensor) -> None:
-        """The library's weight gradient where maps are large, a product for each tap where small."""
+        """Use the library's weight gradient for large maps, and one product per tap for small ones."""
         if self.shape.complete and self.left.shape[2] > SMALL_MAP:
             self._add_by_library(factors, out)
         else:
             self._add_by_tap(factors, out)
 
     def _add_by_tap(self, factors: Tensor, out: Tensor) -> None:
-        """Multiply at those positions only at which a tap sees input: 16 of 36 for 3×3 taps on a 2×2 map."""
+        """Multiply only at positions where a tap sees input: 16 of 36 for 3×3 taps on a 2×2 map."""
         shape = self.shape
         axes = len(shape.kernel)
         weighted = _positions_first(self.gradient * factors.view(-1, 1, *[1] * axes), shape.groups)
@@ -316,7 +314,7 @@ class ConvolutionUse(FactorUse):
 
 
 class KeptConvolutionUse(DirectUse):
-    """Kept per-record gradients of a convolution, in the patches' order (group, output, taps, channel)."""
+    """Kept per-record gradients of a convolution, in the order of the patches (group, output, taps, channel)."""
 
     def __init__(self, gradients: Tensor, source: ConvolutionUse) -> None:
         super().__init__(gradients.flatten(1))
@@ -324,16 +322,16 @@ class KeptConvolutionUse(DirectUse):
         self._source = source
 
     def per_record(self, rows: Tensor) -> Tensor:
-        """In the order of the weight."""
-        return self._source._place(self.gradients[rows].view(-1, *self._form)).flatten(1)
+        """The gradients of a few records, in the order of the weight."""
+        return self._source.place(self.gradients[rows].view(-1, *self._form)).flatten(1)
 
     def add_sum(self, factors: Tensor, out: Tensor) -> None:
-        """One matrix-vector product, then the order of the weight."""
-        out.add_(self._source._place((factors @ self.gradients).view(self._form)))
+        """One matrix-vector product, rearranged to the order of the weight."""
+        out.add_(self._source.place((factors @ self.gradients).view(self._form)))
 
 
 def _positions_first(values: Tensor, groups: int) -> Tensor:
-    """(B, G·c, *spatial) → (G, *spatial, B, c), so that some positions are a slice."""
+    """(B, G·c, *spatial) → (G, *spatial, B, c), so that a subset of positions is a slice."""
     split = values.reshape(len(values), groups, -1, *values.shape[2:])
     return split.permute(1, *range(3, split.dim()), 0, 2).contiguous()
 
@@ -344,5 +342,5 @@ def _at(where: slice, dimension: int) -> tuple[slice, ...]:
 
 
 def _blocks(grams: Tensor) -> Tensor:
-    """(B, G, T, T') → (B, G·T, T'): sums over group, row and column do not care where the groups stand."""
+    """(B, G, T, T') → (B, G·T, T'): only sums over group, row and column are needed, so groups may be stacked."""
     return grams.flatten(1, 2)

@@ -1,8 +1,8 @@
-"""The default kernel: one forward, one backward, no per-record gradients in memory.
+"""The ghost kernel, the default: one forward pass, one backward pass, no per-record gradients in memory.
 
-Hooks keep inputs and output gradients (`recorder`), closed forms turn them into per-record norms (`layers`,
-`uses`, `convolution`, `clipping`), and the clipped sum is formed from the same kept tensors. There is no
-second backward.
+Hooks keep inputs and output gradients (`recorder`). Closed forms turn them into per-record norms (`layer_rules`,
+`parameter_uses`, `convolution`, `cancellation`), and the clipped sum is formed from the same tensors, without a second
+backward pass.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ if TYPE_CHECKING:
     from rpdp.training.records import Records
 
 PROBE_TOLERANCE = 1e-2
-"""Relative difference to plain autograd that makes a closed form wrong; a missing use is of order one."""
+"""A larger relative difference to plain autograd means that a closed form is wrong; a missing use is of order one."""
 
 
 class GhostKernel(Kernel):
-    """Clipped sums in closed form. Raises `UnsupportedModelError` for a model it cannot treat.
+    """Clipped sums in closed form. Raises `UnsupportedModelError` for a model that it does not support.
 
-    Every step compares how often the graph uses each parameter with the recorded calls, so a weight that is
-    also used outside its layer is noticed. That records do not influence each other is checked by
-    `rpdp.training.model_probe`.
+    Every step compares how often the graph uses each parameter with the number of recorded calls. This detects a weight
+    that is also used outside its layer. `rpdp.training.model_probe` checks that records do not influence each other.
     """
 
     name = "ghost"
@@ -70,8 +69,10 @@ class GhostKernel(Kernel):
             for _, use in uses:
                 use.erase(bad)
         views = self.model.views(total)
-        uses.sort(key=lambda found: self._index[id(found[0].parameter)])
-        while uses:  # from the end, where models have most of their parameters: their noise can begin
+        uses.sort(key=lambda slot_use: self._index[id(slot_use[0].parameter)])
+        # Work from the end, where most models have most of their parameters: noise can be added there early. Popping
+        # frees the tensors of a use as soon as it is done.
+        while uses:
             slot, use = uses.pop()
             index = self._index[id(slot.parameter)]
             if progress is not None:
@@ -80,7 +81,7 @@ class GhostKernel(Kernel):
         return squared_norms.sqrt_()
 
     def uses(self, records: Records, weights: Tensor | None = None) -> list[SlotUse]:
-        """Run the model once forward and once backward; return every parameter's use by these records.
+        """Run the model forward and backward once, and return how these records use each parameter.
 
         Args:
             records: At least one record.
@@ -90,20 +91,20 @@ class GhostKernel(Kernel):
             losses = self.record_losses(records)
         edges = count_edges(losses, self.model.parameters)
         calls = recorder.settle(losses, torch.ones_like(losses) if weights is None else weights)
-        found: dict[tuple[int, int, int | None], list[SlotUse]] = defaultdict(list)
+        by_slot: dict[tuple[int, int, int | None], list[SlotUse]] = defaultdict(list)
         recorded: Counter[int] = Counter()
         for call in calls:
             recorded.update(id(slot.parameter) for slot in call.rule.slots)
-            for slot, use in call.found or ():
-                found[slot.key].append((slot, use))
+            for slot, use in call.uses or ():
+                by_slot[slot.key].append((slot, use))
         self._require_all_recorded(edges, recorded)
-        return [(group[0][0], _merge([use for _, use in group])) for group in found.values()]
+        return [(group[0][0], _merge([use for _, use in group])) for group in by_slot.values()]
 
     def require_sound(self, pair: Records) -> None:
-        """Compare two records with plain autograd; raise `UnsupportedModelError` where it differs.
+        """Compare with plain autograd on two records; raise `UnsupportedModelError` if the results differ.
 
-        With weight zero on the second loss, no use may show any gradient for the second record: that would be
-        a layout in which records do not come first, or a hidden coupling.
+        With weight zero on the second loss, no use may show any gradient for the second record. A gradient there means
+        a layout in which records do not come first, or a hidden coupling of records.
         """
         plain = torch.autograd.grad(
             self.record_losses(pair).sum(), self.model.parameters, allow_unused=True, materialize_grads=True
@@ -120,7 +121,7 @@ class GhostKernel(Kernel):
         for slot, use in self.uses(pair, torch.tensor([1.0, 0.0]).to(ours)):
             if bool(use.per_record(torch.tensor([1], device=ours.device)).any()):
                 name = self.model.names[self._index[id(slot.parameter)]]
-                raise UnsupportedModelError(f"records are not kept apart in the layer of {name}")
+                raise UnsupportedModelError(f"the layer of {name} does not keep records apart")
 
     def _require_all_recorded(self, edges: Counter[int], recorded: Counter[int]) -> None:
         for name, parameter in zip(self.model.names, self.model.parameters, strict=True):
@@ -132,13 +133,13 @@ class GhostKernel(Kernel):
 
 
 def _trainable(module: nn.Module) -> bool:
-    """Whether the module itself, not one below it, has a trainable parameter; attention owns its output layer."""
+    """Whether the module itself, not a submodule, has a trainable parameter; attention includes its output layer."""
     recurse = type(module) is nn.MultiheadAttention
     return any(value.requires_grad for value in module.parameters(recurse=recurse))
 
 
 def _merge(uses: list[Use]) -> Use:
-    """All uses of one parameter, or block of rows, as one."""
+    """All uses of one parameter, or of one block of its rows, as a single use."""
     if len(uses) == 1 and isinstance(uses[0], DirectUse):
         return uses[0]
     if all(isinstance(use, DirectUse) for use in uses):

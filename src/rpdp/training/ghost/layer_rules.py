@@ -1,8 +1,7 @@
-"""One rule per supported layer: from its input and output gradient to the uses of its parameters.
+"""Layer rules: how each supported layer uses its parameters, given its input and output gradient.
 
-Supported: Linear (any number of middle dimensions), Conv1d/2d/3d, Embedding, LayerNorm, GroupNorm, and
-MultiheadAttention (see `attention`). A rule applies to exactly these classes: a subclass may do something
-else.
+Supported are Linear (with any number of middle dimensions), Conv1d/2d/3d, Embedding, LayerNorm, GroupNorm, and
+MultiheadAttention (see `attention`). A rule applies to exactly these classes, because a subclass may do something else.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class Slot:
 
     @property
     def key(self) -> tuple[int, int, int | None]:
-        """What uses are grouped by."""
+        """The key by which uses are grouped."""
         return id(self.parameter), self.start, self.stop
 
     def part(self, values: Tensor) -> Tensor:
-        """The rows of a tensor with the parameter's shape."""
+        """The rows of this slot in a tensor with the parameter's shape."""
         return values if self.stop is None and self.start == 0 else values[self.start : self.stop]
 
 
@@ -47,11 +46,10 @@ SlotUse = tuple[Slot, Use]
 
 
 class Rule:
-    """What one layer does with its parameters. `slots` lists the trainable ones, each used once per call."""
+    """How one layer uses its parameters. `slots` lists the trainable ones; each call uses each of them once."""
 
     eager = False
-    """Whether uses are small and made at once, during the backward pass, so that input and gradient can
-    go."""
+    """Whether uses are small and made during the backward pass, so that input and gradient can be freed at once."""
 
     def __init__(self, **slots: Slot | None) -> None:
         self._slots = {name: slot for name, slot in slots.items() if slot is not None and slot.parameter.requires_grad}
@@ -62,7 +60,7 @@ class Rule:
         return list(self._slots.values())
 
     def remember(self, output: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Statistics to keep from the forward pass besides the input."""
+        """Statistics of the forward pass to keep in addition to the input."""
         return None
 
     def uses(self, call: Call, gradient: Tensor, count: int) -> Iterator[SlotUse]:
@@ -93,10 +91,10 @@ class ConvolutionRule(Rule):
         self._module = module
 
     def uses(self, call: Call, gradient: Tensor, count: int) -> Iterator[SlotUse]:
-        """Positions are output pixels. Several copies per record would need another layout."""
+        """Positions are output pixels. Several rows per record are not supported."""
         module, inputs = self._module, call.inputs
         if inputs.shape[0] != count or inputs.dim() != len(module.kernel_size) + 2:
-            raise UnsupportedModelError("a convolution runs on another number of rows than records")
+            raise UnsupportedModelError("a convolution gets a number of rows that differs from the number of records")
         if module.padding_mode != "zeros":
             pads = module._reversed_padding_repeated_twice
             inputs = F.pad(inputs, pads, mode=module.padding_mode)
@@ -108,7 +106,7 @@ class ConvolutionRule(Rule):
 
 
 class EmbeddingRule(Rule):
-    """Rows of a table; the row `padding_idx` never gets a gradient."""
+    """Rows of a table. The row `padding_idx` never gets a gradient."""
 
     def __init__(self, module: nn.Embedding, **slots: Slot | None) -> None:
         super().__init__(**slots)
@@ -134,14 +132,14 @@ class NormRule(Rule):
         self._module = module
 
     def uses(self, call: Call, gradient: Tensor, count: int) -> Iterator[SlotUse]:
-        """Per-record gradients are vectors: summed over positions, kept."""
+        """Per-record gradients are vectors, so they are summed over positions and kept."""
         if slot := self._of("weight"):
             yield slot, DirectUse(self._scale_gradient(call, gradient, count))
         if slot := self._of("bias"):
             yield slot, DirectUse(self._reduce(gradient, count))
 
     def remember(self, output: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Mean and inverse deviation of every group, which the forward pass has computed already."""
+        """Mean and inverse deviation of every group, which the forward pass has already computed."""
         node: Any = output.grad_fn
         try:
             return node._saved_result1.detach(), node._saved_result2.detach()
@@ -169,7 +167,7 @@ class NormRule(Rule):
     def _reduce(self, values: Tensor, count: int) -> Tensor:
         if isinstance(self._module, nn.GroupNorm):
             if values.shape[0] != count:
-                raise UnsupportedModelError("a GroupNorm runs on another number of rows than records")
+                raise UnsupportedModelError("a GroupNorm gets a number of rows that differs from the number of records")
             return values.sum(tuple(range(2, values.dim()))) if values.dim() > 2 else values
         features = len(self._module.normalized_shape)
         return by_position(values.flatten(-features), count).sum(1)
@@ -183,7 +181,7 @@ def by_position(values: Tensor, count: int) -> Tensor:
 
 
 def rule_for(module: nn.Module) -> Rule | None:
-    """The rule of a layer, or None when there is none for exactly this class and its options."""
+    """The rule of a layer, or None if there is none for exactly this class with these options."""
     kind: Any = type(module)
     slots = {name: Slot(value) for name, value in module.named_parameters(recurse=False)}
     if set(slots) - {"weight", "bias"} or module._forward_hooks or module._forward_pre_hooks:

@@ -1,11 +1,11 @@
-"""How a parameter is used in one forward pass, and what follows: squared norms and the clipped sum.
+"""How records use a parameter in one forward pass, and the squared norms and clipped sum that follow.
 
-The gradient of a weight W (p × d) for one record is Σ_t l_t r_tᵀ over the positions t at which the record
-uses W: l is the gradient of the output, r the input. Its squared norm is |l|²|r|² for one position, and
-Σ_{t,s} (l_t·l_s)(r_t·r_s) in general (the "ghost norm" of Goodfellow 2015 and Li et al. 2022, arXiv
-2110.05679). The Gram form costs T²(p + d), the direct form, which materialises the gradient, T p d; a use
-takes the direct form only where the per-record gradients are no larger than what the layer keeps anyway, and
-then the clipped sum comes from them at no further cost.
+The gradient of a weight W (p × d) for one record is Σ_t l_t r_tᵀ over the positions t at which the record uses W, where
+l is the gradient of the output and r the input. Its squared norm is |l|²|r|² for one position, and
+Σ_{t,s} (l_t·l_s)(r_t·r_s) in general (the "ghost norm" of Goodfellow 2015 and Li et al. 2022, arXiv 2110.05679). This
+Gram form costs T²(p + d); the direct form, which materialises the gradient, costs T p d. The direct form is used only
+where the per-record gradients are no larger than what the layer keeps anyway. The clipped sum then comes from them at
+no further cost.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from rpdp.display import counts_repr
 from rpdp.training.kernel import lost_squares
 
 if TYPE_CHECKING:
@@ -25,22 +26,27 @@ if TYPE_CHECKING:
 
 
 GRAM_TERMS = 2**40
-"""More than positions × features of any layer: an entry of one Gram matrix loses at most tiny · features to underflow,
-the entries of the other sum up to at most positions · its trace."""
+"""More than positions × features of any layer.
+
+An entry of one Gram matrix loses at most tiny · features to underflow, and the entries of the other sum up to at most
+positions · its trace.
+"""
 
 
 @dataclass
 class Norms:
-    """Squared norms of the records' gradients, with what is needed to judge their rounding.
+    """Squared norms of the records' gradients, and the scale of their rounding errors.
 
     Attributes:
         squared: Per record, Σ over parameters.
-        scale: Per record, Σ of |l|²|r|² over the uses whose sum is formed from factors: rounding errors are
-            relative to this, not to `squared`, which can be much smaller when positions cancel.
+        scale: Per record, Σ of |l|²|r|² over the uses whose sum is formed from factors. Rounding errors are relative to
+            this, not to `squared`, which can be much smaller when positions cancel.
     """
 
     squared: Tensor
     scale: Tensor
+
+    __repr__ = counts_repr
 
 
 class Use(ABC):
@@ -64,18 +70,18 @@ class Use(ABC):
 
 
 class DirectUse(Use):
-    """A use whose per-record gradients are small enough to be kept: biases, scales, small weights."""
+    """A use whose per-record gradients are small enough to keep: biases, scales, small weights."""
 
     def __init__(self, gradients: Tensor) -> None:
         self.gradients = gradients
 
     def norms(self) -> Norms:
-        """Squared norms of the kept gradients; the sum is formed from the same numbers, so they are exact."""
+        """Squared norms of the kept gradients. The sum is formed from the same numbers, so they are exact."""
         squared = squared_rows(self.gradients)
         return Norms(squared, torch.zeros_like(squared))
 
     def per_record(self, rows: Tensor) -> Tensor:
-        """A selection of what is kept."""
+        """The kept gradients of a few records."""
         return self.gradients[rows]
 
     def add_sum(self, factors: Tensor, out: Tensor) -> None:
@@ -94,11 +100,10 @@ class FactorUse(Use):
         self.left = left
         self.right = right
         self.grams: dict[int, Tensor] | None = None
-        """Where layers that read the same input (query, key, value) share its Gram matrix; see
-        `share_grams`."""
+        """Gram matrices shared by layers that read the same input (query, key, value); see `share_grams`."""
 
     def norms(self) -> Norms:
-        """|l|²|r|² for one position, the Gram form for more."""
+        """|l|²|r|² for one position; the Gram form for more."""
         if self.left.shape[1] == 1:
             squared = squared_rows(self.left[:, 0]) * squared_rows(self.right[:, 0])
             return Norms(squared, torch.zeros_like(squared))
@@ -109,14 +114,14 @@ class FactorUse(Use):
         return gram_norms(self.left_gram(self), self.right_gram(self))
 
     def settled(self) -> Use:
-        """The cheaper form: direct where the per-record gradients are no larger than the factors."""
+        """The cheaper form: the direct one if the per-record gradients are no larger than the factors."""
         positions, rows, columns = self.left.shape[1], self.left.shape[2], self.right.shape[2]
         if positions > 1 and rows * columns <= positions * (rows + columns):
             return DirectUse(torch.bmm(self.left.transpose(1, 2), self.right).flatten(1))
         return self
 
     def left_gram(self, other: FactorUse) -> Tensor:
-        """Products l_t · l'_s of this use with another one of the same weight, (B, T, T')."""
+        """Products l_t · l'_s of this use with another use of the same weight, (B, T, T')."""
         if isinstance(other, IndexUse):
             return other.left_gram(self).transpose(1, 2)
         return torch.bmm(self.left, other.left.transpose(1, 2))
@@ -146,22 +151,22 @@ class FactorUse(Use):
 
 
 class IndexUse(FactorUse):
-    """Rows of a table looked up at T positions: left is the one-hot of `index` (B, T), never materialised."""
+    """Rows of a table looked up at T positions. `left` is the index (B, T), standing for its one-hot form."""
 
     def __init__(self, index: Tensor, right: Tensor, rows: int) -> None:
         super().__init__(index, right)
         self.rows = rows
 
     def norms(self) -> Norms:
-        """The Gram form: equal indices meet."""
+        """The Gram form, in which only pairs of equal indices count."""
         return self.gram()
 
     def settled(self) -> Use:
-        """Never direct: a table has many rows, a record looks at few."""
+        """Never the direct form: a table has many rows, and a record uses few of them."""
         return self
 
     def left_gram(self, other: FactorUse) -> Tensor:
-        """One where two look-ups meet; an entry of l' where the other use is a matrix product."""
+        """1 where two look-ups have the same index; an entry of l' if the other use is a matrix product."""
         if isinstance(other, IndexUse):
             return (self.left.unsqueeze(2) == other.left.unsqueeze(1)).to(self.right.dtype)
         columns = self.left.unsqueeze(1).expand(-1, other.left.shape[1], -1)
@@ -175,17 +180,17 @@ class IndexUse(FactorUse):
         return table.scatter_add_(1, where, right).flatten(1)
 
     def add_sum(self, factors: Tensor, out: Tensor) -> None:
-        """Add rows where they were looked up."""
+        """Add each gradient to the row that was looked up."""
         weighted = self.right * factors.view(-1, 1, 1)
         out.index_add_(0, self.left.flatten(), weighted.flatten(0, 1))
 
     def erase(self, rows: Tensor) -> None:
-        """Zero the gradients; the indices are harmless."""
+        """Zero the gradients; the indices are always finite."""
         self.right = zero_rows(self.right, rows)
 
 
 class SharedUse(Use):
-    """Several uses of one parameter: |Σ g_i|² needs the cross terms, the sum does not."""
+    """Several uses of one parameter. Their norm |Σ g_i|² needs cross terms; their sum does not."""
 
     def __init__(self, uses: Sequence[FactorUse]) -> None:
         self.uses = list(uses)
@@ -211,13 +216,13 @@ class SharedUse(Use):
             use.add_sum(factors, out)
 
     def erase(self, rows: Tensor) -> None:
-        """Each use forgets these records."""
+        """Every use erases these records."""
         for use in self.uses:
             use.erase(rows)
 
 
 def combine(uses: Sequence[FactorUse]) -> Use:
-    """All uses of one weight as one: matrix uses become one with more positions, others cross terms."""
+    """All uses of one weight as a single use: matrix uses are joined along positions, others get cross terms."""
     if len(uses) == 1:
         return uses[0].settled()
     if all(type(use) is FactorUse for use in uses):
@@ -227,7 +232,7 @@ def combine(uses: Sequence[FactorUse]) -> Use:
 
 
 def share_grams(uses: Sequence[Use]) -> None:
-    """Let uses with the same input compute its Gram matrix once; lasts until the uses are gone."""
+    """Let uses with the same input compute its Gram matrix only once."""
     plain = [use for use in uses if type(use) is FactorUse and use.left.shape[1] > 1]
     grams: dict[int, Tensor] = {}
     counts = Counter((use.right.data_ptr(), use.right.shape) for use in plain)
@@ -249,7 +254,7 @@ def _trace(gram: Tensor) -> Tensor:
 
 
 def squared_rows(values: Tensor) -> Tensor:
-    """|row|² for each record, over all other dimensions; never below the truth for squares that underflow."""
+    """|row|² for each record, over all other dimensions; never below the true value, even if squares underflow."""
     rows = values.flatten(1)
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
     return norms.square_().add_(lost_squares(rows, rows.shape[1]))

@@ -1,9 +1,9 @@
-"""Forward hooks that keep what the closed forms need: each layer's input and its output gradient.
+"""Records what the closed forms need: the input and the output gradient of every layer.
 
-A hook keeps the detached input (no copy), its version counter (an in-place change afterwards is noticed) and
-a `GradientEdge` of the output, which stays valid when the output itself is overwritten, as by an in-place
-ReLU. One call of `torch.autograd.grad` on the edges then gives all output gradients without computing any
-weight gradient.
+A forward hook keeps the detached input (without a copy), its version counter (to detect a later in-place change), and
+a `GradientEdge` of the output. The edge stays valid when the output itself is overwritten, for example by an in-place
+ReLU. One call of `torch.autograd.grad` on the edges then gives all output gradients without computing any weight
+gradient.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from rpdp.errors import InputError
+from rpdp.display import counts_repr
+from rpdp.errors import InputError, RpdpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
     from rpdp.training.ghost.layer_rules import Rule, SlotUse
 
 
-class UnsupportedModelError(Exception):
-    """The ghost kernel cannot treat this model; the message says why. Another kernel can."""
+class UnsupportedModelError(RpdpError):
+    """The ghost kernel does not support this model; the message says why. Another kernel does."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One call of a layer: what it saw, where its output gradient arrives, and what that gave.
+    """One call of a layer: its input, where its output gradient arrives, and the uses that follow from both.
 
-    `edge` is None for a call that is settled as soon as its gradient passes by: only `found` is kept of it.
+    `edge` is None for a call that is settled as soon as its gradient passes by; only its `uses` are kept.
     """
 
     rule: Rule
@@ -45,21 +46,23 @@ class Call:
     version: int
     edge: GradientEdge | None
     extra: tuple[Tensor, Tensor] | None
-    found: list[SlotUse] | None = None
+    uses: list[SlotUse] | None = None
+
+    __repr__ = counts_repr
 
     def settle(self, gradient: Tensor, count: int) -> None:
-        """Turn input and output gradient into uses, and forget them."""
+        """Turn input and output gradient into uses, and free both."""
         if self.inputs._version != self.version:
             raise InputError(
-                "a layer's input was changed in place after the layer used it; gradients would be wrong. Use "
-                "the out-of-place operation"
+                "a layer's input was changed in place after the layer used it, so gradients would be wrong; use the "
+                "out-of-place operation"
             )
-        self.found = list(self.rule.uses(self, gradient, count))
+        self.uses = list(self.rule.uses(self, gradient, count))
         self.inputs, self.extra = self.inputs.new_empty(0), None
 
 
 class Recorder:
-    """Collects the calls of trainable layers while active (a context manager); leaves no trace."""
+    """A context manager that records the calls of trainable layers and leaves the model as it was."""
 
     def __init__(self, rules: dict[nn.Module, Rule], attention: dict[nn.MultiheadAttention, Any], count: int) -> None:
         self._rules = rules
@@ -86,39 +89,40 @@ class Recorder:
     def _hook(self, rule: Rule, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
         if len(arguments) != 1:
             raise UnsupportedModelError(f"{type(module).__name__} is called with keyword arguments")
-        self.keep(rule, arguments[0], output)
+        self.record(rule, arguments[0], output)
 
-    def keep(self, rule: Rule, inputs: Tensor, output: Tensor) -> None:
-        """Keep one call; calls without gradient (inside `torch.no_grad`) have nothing to keep."""
+    def record(self, rule: Rule, inputs: Tensor, output: Tensor) -> None:
+        """Record one call. A call without gradient (inside `torch.no_grad`) is ignored."""
         if not output.requires_grad:
             return
-        kept = inputs.detach()
-        # A gradient passes an eager layer on its way to a layer below; the lowest layers have to ask for theirs.
+        detached = inputs.detach()
+        # The gradient of an eager layer passes by on its way to the layers below it, so a hook can catch it. At the
+        # lowest layers nothing passes: their gradient must be requested through an edge.
         passing = rule.eager and inputs.requires_grad
         edge = None if passing else get_gradient_edge(output)
-        call = Call(rule, kept, kept._version, edge, rule.remember(output))
+        call = Call(rule, detached, detached._version, edge, rule.remember(output))
         if passing:
-            count = self._count  # the hook must not hold the recorder: the graph would hold itself
+            count = self._count  # the hook must not refer to the recorder, or the graph would keep itself alive
             hook: Any = output.register_hook
             hook(lambda gradient: call.settle(gradient, count))
         self.calls.append(call)
 
     def settle(self, losses: Tensor, weights: Tensor) -> list[Call]:
-        """Backward from Σ weights · losses; returns the calls that the gradient reached, all settled."""
-        asked = [call for call in self.calls if call.edge is not None]
-        edges = [call.edge for call in asked if call.edge is not None]
-        arrived = list(torch.autograd.grad(losses, edges, weights, allow_unused=True)) if edges else []
-        while asked:
-            call, gradient = asked.pop(), arrived.pop()
+        """Run the backward pass from Σ weights · losses; return the calls that the gradient reached, all settled."""
+        waiting = [call for call in self.calls if call.edge is not None]
+        edges = [call.edge for call in waiting if call.edge is not None]
+        gradients = list(torch.autograd.grad(losses, edges, weights, allow_unused=True)) if edges else []
+        while waiting:  # pop both, so that each gradient is freed once it is used
+            call, gradient = waiting.pop(), gradients.pop()
             if gradient is not None:
                 call.settle(gradient, self._count)
-        return [call for call in self.calls if call.found is not None]
+        return [call for call in self.calls if call.uses is not None]
 
 
 def count_edges(losses: Tensor, parameters: Iterable[nn.Parameter]) -> Counter[int]:
     """How often the graph of the losses uses each parameter (by `id`); refuses custom autograd functions.
 
-    More uses than recorded calls mean that a weight is also used outside its layer, by a functional call say.
+    More uses than recorded calls mean that a weight is also used outside its layer, for example in a functional call.
     """
     wanted = {id(parameter) for parameter in parameters}
     counts: Counter[int] = Counter()

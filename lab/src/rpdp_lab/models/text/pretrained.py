@@ -14,8 +14,8 @@ import torch
 
 from rpdp.errors import InputError
 from rpdp_lab.data.data_files import find_file
-from rpdp_lab.models.text.classifier import TextHead
 from rpdp_lab.models.text.encoder import Encoder, EncoderConfig
+from rpdp_lab.models.text.text_head import TextHead
 from rpdp_lab.models.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

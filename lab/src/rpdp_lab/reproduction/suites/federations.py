@@ -10,27 +10,30 @@ alone. σ and schedule are the same for all methods of a federation.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rpdp_lab.reproduction.cell import Numbers, Settings
 
 METHODS = ("rpdp", "scf", "minimum", "dropout", "threshold", "privacy_free")
 DISTRIBUTIONS = ("ThreeLevels", "BoundedPareto", "BoundedMixGauss")
 LEVEL = 1.0
 """The public level of Threshold; 3 for CIFAR-10, whose budgets are larger."""
 
-LARGER: dict[str, dict[str, list[float]]] = {
+CIFAR_BUDGETS: dict[str, dict[str, list[float]]] = {
     "ThreeLevels": {"levels": [1.0, 3.0, 10.0]},
     "BoundedPareto": {"lower": [1.0], "scale": [1.0], "bounds": [1.0, 10.0]},
     "BoundedMixGauss": {"means": [1.0, 3.0, 10.0]},
 }
-"""Budgets of CIFAR-10: ε = 1 / 3 / 10, Pareto from 1."""
+"""ε = 1 / 3 / 10, Pareto from 1."""
 
 Rates = dict[str, tuple[float, float]]
 """Learning rate and clip norm by method."""
 
 
 @dataclass(frozen=True)
-class Federation:
-    """Everything of a run but method, distribution and seed."""
+class FederationSettings:
+    """All settings of a federated run except method, distribution and seed."""
 
     name: str
     task: dict[str, Any]
@@ -40,25 +43,25 @@ class Federation:
     rates: Rates
     training: dict[str, Any] = field(default_factory=dict)
     split: str = "fixed"
-    larger_budgets: bool = False
+    cifar_budgets: bool = False
 
     def settings(self, method: str, distribution: str, seed: int, **changes: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a cell; `changes` go into the sections of that name."""
+        """The settings of a cell; `changes` are merged into the sections of their names."""
         learning_rate, clip_norm = self.rates[method]
         budgets: dict[str, Any] = {"distribution": distribution, "records_per_silo": self.records_per_silo}
-        if self.larger_budgets:
-            budgets["overrides"] = LARGER[distribution]
-        found: dict[str, Any] = {
+        if self.cifar_budgets:
+            budgets["overrides"] = CIFAR_BUDGETS[distribution]
+        sections: dict[str, Any] = {
             "task": self.task,
             "schedule": self.schedule,
             "privacy": {**self.privacy, "clip_norm": clip_norm},
             "budgets": budgets,
             "training": {**self.training, "learning_rate": learning_rate},
         }
-        found = {name: {**values, **changes.get(name, {})} for name, values in found.items()}
-        level = (3.0 if self.larger_budgets else LEVEL) if method == "threshold" else None
+        sections = {name: {**values, **changes.get(name, {})} for name, values in sections.items()}
+        level = (3.0 if self.cifar_budgets else LEVEL) if method == "threshold" else None
         return {
-            **found,
+            **sections,
             "federation": self.name,
             "distribution": distribution,
             "method": method,
@@ -68,9 +71,16 @@ class Federation:
         }
 
 
+def federated_run(settings: Settings, device: str) -> Numbers:
+    """One method on one seed; see `federated_runs`, which imports torch."""
+    from rpdp_lab.reproduction.suites.federated_runs import one_run
+
+    return one_run(settings, device)
+
+
 def _own(data: str, model: str) -> dict[str, str]:
-    home = "rpdp_lab.features"
-    return {"data": f"{home}.{data}", "model": f"{home}.{model}", "loss": f"{home}.features:loss"}
+    """Data and model by the stable names of `task_names`."""
+    return {"data": data, "model": model, "loss": "cross-entropy"}
 
 
 MNIST_SCHEDULE = {"rounds": 15, "local_steps": 50, "participation": 0.5, "max_participations": 7}
@@ -97,11 +107,11 @@ CNN_RATES: Rates = {
 STARTED_RATES: Rates = {"rpdp": (0.2, 2.0)}
 
 
-def _mnist(name: str, task: dict[str, Any], rates: Rates) -> Federation:
-    return Federation(name, task, MNIST_SCHEDULE, MNIST_PRIVACY, 3960, rates, MNIST_TRAINING)
+def _mnist(name: str, task: dict[str, Any], rates: Rates) -> FederationSettings:
+    return FederationSettings(name, task, MNIST_SCHEDULE, MNIST_PRIVACY, 3960, rates, MNIST_TRAINING)
 
 
-HEART = Federation(
+HEART = FederationSettings(
     "heart",
     {"name": "heart_disease"},
     {"rounds": 15, "local_steps": 10, "participation": 1.0},
@@ -118,20 +128,20 @@ HEART = Federation(
     {"weights": {"cleveland": 199, "hungarian": 172, "switzerland": 30, "va": 85}},
     split="by_seed",
 )
-MNIST_IID = _mnist("mnist-iid", _own("features:mnist_iid", "features:linear_model"), FEATURE_RATES)
-MNIST_NON_IID = _mnist("mnist-non-iid", _own("features:mnist_five_classes", "features:linear_model"), FEATURE_RATES)
+MNIST_IID = _mnist("mnist-iid", _own("mnist-features-iid", "linear-on-mnist-features"), FEATURE_RATES)
+MNIST_NON_IID = _mnist("mnist-non-iid", _own("mnist-features-five-classes", "linear-on-mnist-features"), FEATURE_RATES)
 MNIST_IID_CNN = _mnist("mnist-iid, CNN", {"name": "mnist", "partition": "iid"}, CNN_RATES)
 MNIST_NON_IID_CNN = _mnist("mnist-non-iid, CNN", {"name": "mnist", "partition": "five_classes"}, CNN_RATES)
 
-_STARTED: dict[str, str] = {"name": "mnist", "model": "rpdp_lab.features.public_start:stroke_started_cnn"}
+_STARTED: dict[str, str] = {"name": "mnist", "model": "cnn-from-strokes"}
 MNIST_IID_STARTED = _mnist("mnist-iid, CNN from strokes", {**_STARTED, "partition": "iid"}, STARTED_RATES)
 MNIST_NON_IID_STARTED = _mnist(
     "mnist-non-iid, CNN from strokes", {**_STARTED, "partition": "five_classes"}, STARTED_RATES
 )
 
-CIFAR = Federation(
+CIFAR = FederationSettings(
     "cifar10, small network",
-    _own("larger:cifar10", "larger:small_network"),
+    _own("cifar10-images", "small-network"),
     {"rounds": 10, "local_steps": 10, "participation": 0.5},
     {"delta": 1e-4, "noise_multiplier": 1.0},
     1320,
@@ -143,22 +153,22 @@ CIFAR = Federation(
         "threshold": (0.2, 1.0),
         "privacy_free": (0.25, 1.0),
     },
-    larger_budgets=True,
+    cifar_budgets=True,
 )
-CIFAR_RESNET = Federation(
+CIFAR_RESNET = FederationSettings(
     "cifar10, ResNet-18",
     {"name": "cifar10", "partition": "iid"},
     {"rounds": 2, "local_steps": 8, "participation": 0.5},
     {"delta": 1e-4, "noise_multiplier": 0.7},
     1320,
     dict.fromkeys(METHODS, (0.1, 1.0)),
-    larger_budgets=True,
+    cifar_budgets=True,
 )
 """A step of a silo takes a second on one core, half of it noise for 11 million parameters."""
 
-SNLI_FEATURES = Federation(
+SNLI_FEATURES = FederationSettings(
     "snli, linear on fixed features",
-    _own("larger:snli_sentences", "larger:sentence_head"),
+    _own("snli-sentence-features", "linear-on-sentence-features"),
     {"rounds": 15, "local_steps": 20, "participation": 0.5, "max_participations": 7},
     {"delta": 1e-4, "noise_multiplier": 3.0},
     800,
@@ -172,9 +182,9 @@ SNLI_FEATURES = Federation(
     },
     {"decay": 0.92, "averaged_rounds": 4},
 )
-SNLI = Federation(
+SNLI = FederationSettings(
     "snli",
-    _own("larger:snli", "larger:text_top"),
+    _own("snli-hidden-states", "text-encoder-top"),
     {"rounds": 8, "local_steps": 15, "participation": 0.5},
     {"delta": 1e-4, "noise_multiplier": 2.0},
     480,

@@ -1,6 +1,0 @@
-"""`python -m rpdp_lab.central`."""
-
-from rpdp_lab.central.command import main
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,0 +1,52 @@
+"""A ledger at a glance, for `rpdp ledger show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rpdp.cli.output import print_table, say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rpdp.ledger.inspection.overview import Overview
+
+
+def show_overview(ledger: Path, overview: Overview) -> None:
+    """Print the budgets in force, the runs and the totals of a ledger."""
+    say(
+        f"{ledger}: a {overview.kind} ledger of {overview.records:,} records, created {overview.created}; lifetime δ "
+        f"{overview.lifetime_delta:g} unless a record has its own"
+    )
+    rows = [
+        [
+            f"{group.low:g} – {group.high:g}" if group.high is not None else f"above {group.low:g}",
+            f"{group.records:,}",
+            f"{group.mean_epsilon:.4g}",
+            f"{group.mean_spent:.4g}",
+            f"{group.exhausted:,}",
+            f"{group.off:,}",
+        ]
+        for group in overview.groups
+    ]
+    print_table("Budgets in force", ["ε", "records", "mean ε", "mean spent", "nothing left", "not drawn"], rows)
+    runs = [
+        [
+            run.status.run,
+            f"{run.status.announced} / {run.status.rounds}",
+            f"{len(run.status.joined)}",
+            f"{len(run.status.released)}",
+            f"{run.drawn:,}",
+            f"{run.mean_cost:.4g}",
+            f"{run.largest_cost:.4g}",
+            f"{run.delta:g}",
+        ]
+        for run in overview.runs
+    ]
+    columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ"]
+    print_table("Runs", columns, runs) if runs else say("No run has been admitted yet.")
+    say(
+        f"{overview.withdrawn:,} withdrawn · {overview.never_used:,} never used · {overview.events:,} events · "
+        f"{overview.pending_actions:,} steward actions waiting to be booked · {overview.updates:,} updates kept "
+        f"({overview.update_bytes / 1e6:,.1f} MB)"
+    )

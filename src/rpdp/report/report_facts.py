@@ -1,0 +1,26 @@
+"""Facts for a report that a run itself does not know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class ReportFacts:
+    """Texts for a report. All but `budgets` appear in both editions, so they must say nothing about records.
+
+    Attributes:
+        task: What was learned from what.
+        budgets: Where the budgets come from: a distribution with its parameters, or a file. Silo edition only.
+        notes: What the promise does not cover, beyond the notes of the public plan: how the data was prepared, ….
+        promises: By method, what it promises, in a sentence.
+    """
+
+    task: str | None = None
+    budgets: str | None = None
+    notes: Sequence[str] = ()
+    promises: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,331 @@
+"""When answers leave (privacy.md, rule 14): at a public time, and nobody who asks meanwhile learns anything from it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rpdp.deployment.agent.release_timing import Timing
+from rpdp.errors import RpdpError
+from rpdp.federation.frames import Frame
+from rpdp.tasks.models.losses import binary_loss
+from tests.deployment.agent.scene import (
+    Making,
+    admission,
+    announcement,
+    in_memory,
+    public_plan,
+    reason,
+    status,
+    told,
+    wait_until,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rpdp.deployment.agent.agent import Agent
+
+PUBLIC = public_plan()
+AFTER = 1.0
+HELLO = Frame({"kind": "hello"})
+
+
+class FakeTime:
+    """A clock that goes only when somebody sleeps, or says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.per_step = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0.0
+        self.now += seconds
+
+    def loss(self, output: Tensor, targets: Tensor) -> Tensor:
+        """Takes `per_step` of this time."""
+        self.now += self.per_step
+        return binary_loss(output, targets)
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(AFTER, self.clock, self.sleep)
+
+
+def all_drawn(timing: Timing, loss: Callable[[Tensor, Tensor], Tensor] = binary_loss, **more: Any) -> Agent:
+    """A seeded agent that has admitted the plan; every step draws every record, so that each takes its time."""
+    agent = in_memory(Making(PUBLIC, seed=1, q=1.0, loss=loss, timing=timing, **more))
+    assert told(agent, admission(PUBLIC)).kind == "admitted"
+    return agent
+
+
+def took(fake: FakeTime, agent: Agent, request: Frame) -> tuple[str, float]:
+    """The kind of the answer, and when it left."""
+    before = fake.now
+    answer = told(agent, request)
+    return answer.kind, round(fake.now - before, 9)
+
+
+@pytest.mark.parametrize("per_step", [0.0, 0.01, 0.25, 0.29])
+def test_updates_leave_at_the_public_time_however_long_training_takes(per_step: float) -> None:
+    fake = FakeTime()
+    agent = all_drawn(fake.timing, fake.loss)
+    fake.per_step = per_step
+    assert took(fake, agent, announcement(PUBLIC, 1)) == ("update", AFTER)
+    assert took(fake, agent, announcement(PUBLIC, 1)) == ("update", AFTER)  # the stored one, too
+
+
+@pytest.mark.parametrize("per_step", [0.46, 0.5])
+def test_a_round_that_is_late_sits_out_for_ever_and_its_answer_is_not_late(per_step: float) -> None:
+    """Before the third step, more than nine tenths are over."""
+    fake = FakeTime()
+    agent = all_drawn(fake.timing, fake.loss)
+    fake.per_step = per_step
+    assert took(fake, agent, announcement(PUBLIC, 1)) == ("sat-out", AFTER)
+    fake.per_step = 0.0
+    assert took(fake, agent, announcement(PUBLIC, 1)) == ("sat-out", AFTER)
+    assert (status(agent).joined, status(agent).released) == ((1,), ())
+    assert took(fake, agent, announcement(PUBLIC, 2)) == ("update", AFTER)
+
+
+def test_without_a_public_time_nothing_waits() -> None:
+    """The control: then answers tell how long training took, and no round is late."""
+    fake = FakeTime()
+    agent = all_drawn(replace(fake.timing, release_after=None), fake.loss)
+    for number, per_step in ((1, 0.0), (2, 0.25), (3, 100.0)):
+        fake.per_step = per_step
+        assert took(fake, agent, announcement(PUBLIC, number)) == ("update", 3 * per_step)
+
+
+def test_rounds_sat_out_and_failed_leave_at_the_public_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeTime()
+    agent = all_drawn(fake.timing, fake.loss)
+
+    def fail(*_: object, **__: object) -> None:
+        fake.now += 0.3
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(agent.silo, "compute", fail)
+        assert took(fake, agent, announcement(PUBLIC, 2)) == ("sat-out", AFTER)
+    assert took(fake, agent, announcement(PUBLIC, 1)) == ("sat-out", AFTER)  # it was missed
+    assert took(fake, agent, admission(PUBLIC)) == ("admitted", AFTER)
+    with monkeypatch.context() as broken:
+        broken.setattr(agent.silo, "begin", fail)
+        assert took(fake, agent, announcement(PUBLIC, 3)) == ("refused", AFTER)  # nobody knows why it failed
+
+
+def test_what_is_later_than_its_time_leaves_at_a_multiple_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes long to store an update, say."""
+    fake = FakeTime()
+    agent = all_drawn(fake.timing, fake.loss)
+    finish = agent.silo.finish
+
+    def slow_disk(trained: Any) -> Any:
+        fake.now += 1.3
+        return finish(trained)
+
+    monkeypatch.setattr(agent.silo, "finish", slow_disk)
+    assert took(fake, agent, announcement(PUBLIC, 1)) == ("update", 2 * AFTER)
+
+
+def test_refusals_and_hello_do_not_wait() -> None:
+    """They depend on public things alone."""
+    fake = FakeTime()
+    agent = all_drawn(fake.timing, fake.loss)
+    assert took(fake, agent, HELLO) == ("hello", 0.0)
+    for bad in (announcement(PUBLIC, 7), announcement(PUBLIC, 1, run="other"), announcement(PUBLIC, 1, float("nan"))):
+        assert took(fake, agent, bad) == ("refused", 0.0)
+
+
+# Who asks meanwhile
+
+
+class Blocking:
+    """A loss, or a sleep, that waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.go = threading.Event()
+        self.is_on = False
+
+    def wait(self, *_: object) -> None:
+        if self.is_on:
+            self.entered.set()
+            assert self.go.wait(20.0)
+
+    def loss(self, output: Tensor, targets: Tensor) -> Tensor:
+        self.wait()
+        return binary_loss(output, targets)
+
+
+class Asked(threading.Thread):
+    """A request in a thread of its own."""
+
+    def __init__(self, agent: Agent, request: Frame) -> None:
+        super().__init__()
+        self._agent, self._request = agent, request
+        self.answer: Frame | None = None
+        self.start()
+
+    def run(self) -> None:
+        self.answer = told(self._agent, self._request)
+
+    def result(self) -> Frame:
+        self.join(20.0)
+        assert self.answer is not None
+        return self.answer
+
+
+def test_hello_is_answered_while_a_round_is_trained_and_tells_nothing_of_it() -> None:
+    block = Blocking()
+    agent = all_drawn(Timing(None), block.loss)
+    before = told(agent, HELLO)
+    block.is_on = True
+    training = Asked(agent, announcement(PUBLIC, 1))
+    assert block.entered.wait(20.0)
+    assert told(agent, HELLO) == before
+    block.go.set()
+    assert training.result().kind == "update"
+    assert told(agent, HELLO) == before
+
+
+def test_while_a_round_is_trained_others_wait_their_turn_and_are_then_refused_as_busy() -> None:
+    block = Blocking()
+    agent = all_drawn(Timing(None), block.loss, patience=0.1)
+    block.is_on = True
+    training = Asked(agent, announcement(PUBLIC, 1))
+    assert block.entered.wait(20.0)
+    for request in (announcement(PUBLIC, 1), announcement(PUBLIC, 2), admission(PUBLIC)):
+        assert reason(told(agent, request)) == "busy"
+    assert reason(told(agent, Frame({"kind": "nonsense"}))) == "malformed"  # needs no turn
+    block.go.set()
+    assert training.result().kind == "update"
+    assert status(agent).announced == 1
+    assert told(agent, announcement(PUBLIC, 2)).kind == "update"
+
+
+def test_the_turn_ends_when_the_answer_leaves_not_when_training_is_over() -> None:
+    """Else a second request, answered between, would tell how long the first one was trained."""
+    block = Blocking()
+    agent = all_drawn(Timing(AFTER, time.monotonic, lambda seconds: block.wait()), patience=0.1)
+    block.is_on = True
+    held = Asked(agent, announcement(PUBLIC, 1))
+    assert block.entered.wait(20.0)
+    wait_until(lambda: status(agent).released == (1,))  # it is trained and stored, and its answer is held
+    assert reason(told(agent, announcement(PUBLIC, 2))) == "busy"
+    block.is_on = False
+    block.go.set()
+    assert held.result().kind == "update"
+    assert told(agent, announcement(PUBLIC, 2)).kind == "update"
+
+
+def test_a_step_that_does_not_end_holds_its_turn_and_not_its_answer() -> None:
+    """In real time: the answer leaves when it is due, the next turn comes at a multiple after the step has ended."""
+    after, step = 0.5, 1.2
+    slow = threading.Event()
+
+    def loss(output: Tensor, targets: Tensor) -> Tensor:
+        if slow.is_set():
+            time.sleep(step)
+        return binary_loss(output, targets)
+
+    agent = all_drawn(Timing(after), loss)
+    slow.set()
+    began = time.monotonic()
+    assert told(agent, announcement(PUBLIC, 1)).kind == "sat-out"
+    late = time.monotonic() - began
+    slow.clear()
+    assert reason(told(agent, announcement(PUBLIC, 9))) == "round"  # which needs a turn, and then no time
+    turn = time.monotonic() - began
+    assert after <= late < step  # before the step was over
+    assert 3 * after - 1e-3 <= turn < 5 * after
+    assert (status(agent).joined, status(agent).released) == ((1,), ())
+    assert told(agent, announcement(PUBLIC, 2)).kind == "update"
+
+
+def test_a_round_has_its_whole_time_from_its_turn_on() -> None:
+    """A request that waited for another one is not late because of that."""
+    fake = FakeTime()
+    agent = all_drawn(fake.timing, fake.loss)
+    agent._turn.acquire()
+    waiting = Asked(agent, announcement(PUBLIC, 1))
+    time.sleep(0.05)
+    fake.now += 10 * AFTER
+    agent._turn.release()
+    assert waiting.result().kind == "update"
+
+
+def test_joined_and_sat_out_rounds_take_the_same_real_time() -> None:
+    """Over a real clock, with training that takes very different times; the differences are the machine's."""
+    after, agents = 0.3, []
+    for per_step in (0.0, 0.05):
+
+        def loss(output: Tensor, targets: Tensor, per_step: float = per_step) -> Tensor:
+            time.sleep(per_step)
+            return binary_loss(output, targets)
+
+        agents.append(all_drawn(Timing(after), loss))
+    times = []
+    for agent in agents:
+        for number in (2, 1, 2):  # trained, missed, stored
+            began = time.monotonic()
+            told(agent, announcement(PUBLIC, number))
+            times.append(time.monotonic() - began)
+    assert min(times) >= after
+    assert max(times) < 2 * after
+
+
+# Stopping
+
+
+def test_closing_ends_a_training_at_its_next_step() -> None:
+    block = Blocking()
+    agent = all_drawn(Timing(None), block.loss)
+    block.is_on = True
+    training = Asked(agent, announcement(PUBLIC, 1))
+    assert block.entered.wait(20.0)
+    closing = threading.Thread(target=agent.close)
+    closing.start()
+    wait_until(agent._stopping.is_set)
+    block.is_on = False
+    block.go.set()
+    closing.join(20.0)
+    assert training.result().kind == "sat-out"
+    assert (status(agent).joined, status(agent).released) == ((1,), ())
+
+
+def test_after_closing_a_round_is_charged_and_sits_out() -> None:
+    agent = all_drawn(Timing(None))
+    agent.close()
+    assert told(agent, announcement(PUBLIC, 1)).kind == "sat-out"
+
+
+def test_one_thread_of_torch_by_default() -> None:
+    seen: list[int] = []
+
+    def loss(output: Tensor, targets: Tensor) -> Tensor:
+        seen.append(torch.get_num_threads())
+        return binary_loss(output, targets)
+
+    told(all_drawn(Timing(None), loss), announcement(PUBLIC, 1))
+    assert set(seen[-3:]) == {1}
+
+
+def test_an_error_of_ours_in_training_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = all_drawn(Timing(None))
+
+    def diverge(*_: object, **__: object) -> None:
+        raise RpdpError("the model became NaN")
+
+    monkeypatch.setattr(agent.silo, "compute", diverge)
+    assert told(agent, announcement(PUBLIC, 1)).kind == "sat-out"

@@ -12,8 +12,9 @@ import pytest
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation.workers import run_jobs
+from rpdp.spread import Spread
 from rpdp.studies import comparison
-from rpdp.studies.comparison import Comparison, compare, spread
+from rpdp.studies.comparison import Comparison, compare
 from rpdp.studies.run_reports import rebuild_report
 from rpdp.studies.study_file import StudyFile
 from rpdp.studies.training_run import train
@@ -55,12 +56,13 @@ def test_the_table(spec: StudyFile, tmp_path: Path) -> None:
     assert [row.settings.method for row in done.rows] == ["rpdp", "dropout", "privacy_free"]
     ours, _, free = done.rows
     assert len(ours.accuracies) == len(ours.means_over_silos) == len(ours.seconds) == 2
-    assert ours.accuracy == (statistics.fmean(ours.accuracies), statistics.stdev(ours.accuracies))
+    assert ours.accuracy == Spread(statistics.fmean(ours.accuracies), statistics.stdev(ours.accuracies))
     assert (ours.overdrawn, ours.records) == (0, 240)
     assert (free.overdrawn, free.promise) == (240, "nothing")
     written = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert written["seeds"] == [1, 2]
-    assert written["methods"][0]["accuracy"] == {"mean": ours.accuracy[0], "deviation": ours.accuracy[1]}
+    assert ours.accuracy is not None
+    assert written["methods"][0]["accuracy"] == {"mean": ours.accuracy.mean, "deviation": ours.accuracy.deviation}
     assert len(written["cells"]) == 6
     assert (tmp_path / "out" / "report.html").stat().st_size > 1_000_000
     assert (tmp_path / "out" / "report-share.html").exists()
@@ -172,9 +174,11 @@ def test_a_report_of_nothing(tmp_path: Path) -> None:
 
 
 def test_spread() -> None:
-    assert spread([]) is None
-    assert spread([0.5]) == (0.5, 0.0)
-    assert spread([0.0, 1.0]) == pytest.approx((0.5, 0.5**0.5))
+    assert Spread.of([]) is None
+    assert Spread.of([0.5]) == Spread(0.5, None)
+    both = Spread.of([0.0, 1.0])
+    assert both is not None
+    assert (both.mean, both.deviation) == pytest.approx((0.5, 0.5**0.5))
 
 
 def _write(path: Path) -> Callable[[], None]:

@@ -82,7 +82,7 @@ def agrees(committed: CellResult, numbers: Numbers) -> bool:
     """The same digits; for networks, whose convolutions round differently on another CPU, accuracies within 0.003."""
     if not _trains_network(committed.settings):
         return bool(digits(numbers) == digits(committed.numbers))
-    return numbers["accuracy"] == pytest.approx(committed.numbers["accuracy"], abs=3e-3)
+    return bool(numbers["accuracy"] == pytest.approx(committed.numbers["accuracy"], abs=3e-3))
 
 
 def _trains_network(settings: Settings) -> bool:

@@ -56,7 +56,7 @@ def test_a_slow_kernel_is_mentioned_once(rpdp: Command, tmp_path: Path) -> None:
         ([("task.data", "one_empty")], 2, "silo b: it has no training records"),
         ([("task.model", "Hard")], 2, "not differentiable"),
         ([("task.model", "batchnorm")], 3, "BatchNorm1d"),
-        ([("policy.lifetime_delta", "1e-9")], 3, "beyond this silo's policy"),
+        ([("policy.lifetime_delta", "1e-9")], 3, "exceeds this silo's policy"),
         ([("privacy.detla", "1e-3")], 2, "run.toml: privacy.detla is not a setting; did you mean privacy.delta?"),
         ([("training.learning_rate", "-1")], 2, "run.toml: training.learning_rate=-1.0 must be positive"),
     ],
@@ -103,7 +103,7 @@ def test_budgets_that_do_not_fit(rpdp: Command, tmp_path: Path, budgets: list[fl
         (["run.toml", "--workers", "0"], "--workers=0 must be between 1 and 1,024"),
         (["run.toml", "--method", "threshold"], "method threshold needs a level"),
         (["run.toml", "--device", "tpu"], "--device tpu must be one of cpu, cuda"),
-        (["run.toml", "--device", "cuda"], "--device cuda: torch finds no CUDA device here; use --device cpu"),
+        (["run.toml", "--device", "cuda"], "--device cuda: torch finds no CUDA device; use --device cpu"),
         ([], "Missing argument 'FILE'"),
     ],
 )

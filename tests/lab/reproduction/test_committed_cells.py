@@ -56,9 +56,13 @@ def test_the_committed_page_is_made_from_the_committed_results(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("real_data")
 def test_a_random_sample_of_committed_cells_gives_the_same_digits_again(tmp_path: Path) -> None:
-    """A failure names the seed of the sample; set RPDP_SAMPLE to it to repeat. See `RESULTS_VERSION`."""
+    """A failure names the seed of the sample; set RPDP_SAMPLE to it to repeat. See `RESULTS_VERSION`.
+
+    The cache is empty at first, so the features of MNIST take some minutes before the cells do.
+    """
     seed = int(os.environ.get("RPDP_SAMPLE") or random.SystemRandom().randrange(10**6))
     cells, chosen = _cells(), _sample(seed)
     assert len(chosen) == SAMPLE
@@ -82,7 +86,7 @@ def agrees(committed: CellResult, numbers: Numbers) -> bool:
     """The same digits; for networks, whose convolutions round differently on another CPU, accuracies within 0.003."""
     if not _trains_network(committed.settings):
         return bool(digits(numbers) == digits(committed.numbers))
-    return bool(numbers["accuracy"] == pytest.approx(committed.numbers["accuracy"], abs=3e-3))
+    return abs(float(numbers["accuracy"]) - float(committed.numbers["accuracy"])) < 3e-3
 
 
 def _trains_network(settings: Settings) -> bool:

@@ -256,7 +256,7 @@ def test_an_agent_opens(silo: Given) -> None:
         ("list_instead", "returned list; it must return"),
         ("short_ids", "39 record ids for 40 records"),
         ("twice", "a-0"),
-        ("others", "1 of 40 records have no budget, 'new' first"),
+        ("others", "1 of 40 records have no budget, the first is 'new'"),
         ("empty", "it has no records"),
         ("failing", "RuntimeError: the disk is on fire"),
         ("nothing", "has no function nothing"),
@@ -313,7 +313,7 @@ def test_parts_of_built_in_tasks(silo: Given, changes: list[tuple[str, str]], ex
 
 def test_budgets_for_every_record(silo: Given, tmp_path: Path) -> None:
     BudgetTable([f"a-{row}" for row in range(38)], [1.0] * 38).write(tmp_path / "budgets.csv")
-    with pytest.raises(BudgetError, match="silo a: 2 of 40 records have no budget, 'a-38' first"):
+    with pytest.raises(BudgetError, match="silo a: 2 of 40 records have no budget, the first is 'a-38'"):
         open_and_close(silo())
     (tmp_path / "budgets.csv").unlink()
     with pytest.raises((InputError, OSError), match=r"budgets\.csv"):

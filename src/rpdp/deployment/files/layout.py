@@ -79,7 +79,9 @@ class Layout:
             names = tuple(plain_name("silos", name) for name in values["silos"])
             return cls(directory.resolve(), str(values["host"]), int(values["port"]), names)
         except OSError:
-            raise InputError(f"{directory}: no federation: {_DEPLOY} is missing; run `rpdp deploy init`") from None
+            raise InputError(
+                f"{directory}: no federation: {_DEPLOY} is missing; run `rpdp deploy init`, or copy {_DEPLOY} there"
+            ) from None
         except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: damaged: {error}") from None
 

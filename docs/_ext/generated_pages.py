@@ -177,7 +177,8 @@ def _keys(sections: dict[str, type[Any]]) -> str:
 
 def _sentence(text: str) -> str:
     assert text, "a key without an explanation"
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+    first = text[:1].upper() if text[:1].isascii() else text[:1]  # δ is not Δ
+    return f"{first}{text[1:].removesuffix('.')}."
 
 
 def _kind(annotation: object) -> str:

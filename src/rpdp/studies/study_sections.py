@@ -223,7 +223,7 @@ class MethodSection:
 class RunSection:
     """`[run]`: the method, the seeds, and where the results go.
 
-    Without seeds it is a real run (`is_production`) and needs an id; its data are split as for seed 0.
+    Without seeds it is a real run and needs an id; its data are split as for seed 0.
 
     Attributes:
         method: The method of `rpdp train`.

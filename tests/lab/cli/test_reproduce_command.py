@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from rpdp_lab.reproduction.run_cells import CellsRun
+
     from tests.lab.cli.conftest import LabCommand
 
 
@@ -28,6 +31,19 @@ def test_a_suite_runs_resumes_and_is_rendered(rpdp_lab: LabCommand) -> None:
     files = rpdp_lab("reproduce", "render", "--json").json["files"]
     assert {"docs/reproduction.md", "docs/reproduction/figure-2.svg", "lab/cells/figure-2.json"} == set(files)
     assert Path("docs/reproduction.md").read_text(encoding="utf-8").startswith("<!-- Made by `rpdp-lab reproduce")
+
+
+def test_a_suite_without_any_data_is_bad_input(rpdp_lab: LabCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rpdp_lab.reproduction.run_cells import run_cells
+
+    def without_data(*arguments: object, **settings: object) -> CellsRun:
+        done = run_cells(*arguments, **settings)  # type: ignore[arg-type]
+        return replace(done, results=tuple(replace(one, skipped="mnist.npz is missing") for one in done.results))
+
+    monkeypatch.setattr("rpdp_lab.reproduction.run_cells.run_cells", without_data)
+    refused = rpdp_lab("reproduce", "figure-2", "figure-5", "--jobs", 1)
+    assert refused.code == 2
+    assert refused.err.count("every cell was skipped because its data are missing: mnist.npz is missing") == 1
 
 
 @pytest.mark.parametrize(

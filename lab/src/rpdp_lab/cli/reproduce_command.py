@@ -40,7 +40,7 @@ def reproduce(
     """Run the paper's tables and figures on real data (RPDP_DATA), and make the page that shows them.
 
     Finished cells are kept by their settings and a results version, so an interrupted suite continues. Cells whose data
-    files are missing are skipped and say so. `render` writes docs/reproduction.md from all results.
+    files are missing are skipped and say so; if all are, that is an error. `render` writes docs/reproduction.md from all results.
 
     Example: `rpdp-lab reproduce all --profile quick --jobs 2`, then `rpdp-lab reproduce render`
     """
@@ -103,6 +103,9 @@ def _run(
     except KeyboardInterrupt:
         report_interruption(f"Every finished cell is kept in {out}; the same command continues.", None, as_json=as_json)
         raise typer.Exit(INTERRUPTED) from None
+    if done.results and len(done.skipped) == len(done.results):
+        reasons = dict.fromkeys(str(result.skipped) for result in done.skipped)
+        raise InputError(f"every cell was skipped because its data are missing: {'; '.join(reasons)}")
     _show_run(done, out, as_json=as_json)
 
 

@@ -40,7 +40,8 @@ def reproduce(
     """Run the paper's tables and figures on real data (RPDP_DATA), and make the page that shows them.
 
     Finished cells are kept by their settings and a results version, so an interrupted suite continues. Cells whose data
-    files are missing are skipped and say so; if all are, that is an error. `render` writes docs/reproduction.md from all results.
+    files are missing are skipped and say so; if all are, that is an error. `render` writes
+    docs/reproduction.md from all results.
 
     Example: `rpdp-lab reproduce all --profile quick --jobs 2`, then `rpdp-lab reproduce render`
     """

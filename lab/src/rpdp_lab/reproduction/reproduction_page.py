@@ -99,8 +99,8 @@ def _how_to() -> list[str]:
     rows = [[f"`{suite.name}`", *(f"{suite.minutes[profile]:g}" for profile in PROFILES)] for suite in SUITES.values()]
     return [
         "The command `rpdp-lab` comes with a clone of the repository. Data files are looked for below the directory "
-        "that `RPDP_DATA` names, then below `data/` in the cache directory (`~/.cache/rpdp`). A cell without its data is "
-        "skipped, and says which file is missing.",
+        "that `RPDP_DATA` names, then below `data/` in the cache directory (`~/.cache/rpdp`). A cell without its data "
+        "is skipped, and says which file is missing.",
         "",
         "```console",
         "$ pip install . ./lab",

@@ -182,7 +182,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         StudyFile.read(tmp_path / "no.toml")
 
 
-def test_a_named_task_task_brings_its_schedule_and_delta(tmp_path: Path) -> None:
+def test_a_named_task_brings_its_schedule_and_delta(tmp_path: Path) -> None:
     path = write_run(tmp_path, ("task", ""), ("task.name", '"mnist_5k"'), ("schedule", None), ("privacy.delta", None))
     spec = StudyFile.read(path)
     assert spec.public_schedule == Schedule(15, 20, participation=0.5)

@@ -13,7 +13,7 @@ from tests.accounting.certificates import examine, random_budgets, random_settin
 if TYPE_CHECKING:
     from rpdp.accounting import Accountant
 
-RUNS = [("rdp", 100, 0), ("pld", 10, 0)]
+RUNS = [("rdp", 30, 0), ("pld", 8, 0)]
 SLOW_RUNS = [("rdp", 1000, 1), ("pld", 100, 1)]
 
 
@@ -88,3 +88,32 @@ def test_a_harmless_cap_on_a_long_run_changes_nothing() -> None:
     assert capped.upper[0] == pytest.approx(free.upper[0], rel=2e-3)
     assert capped.lower[0] <= free.upper[0]
     assert with_cap.expected_participations == pytest.approx(10)
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+def test_after_tabulating_no_budget_takes_another_price(
+    accountant: Accountant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which budgets there are must not show in the time that planning takes. Without a table it does."""
+    plain, tabulated = (
+        PrivacyCurve(Schedule(3, 2, participations=2), noise_multiplier=3.0, delta=1e-3, accountant=accountant)
+        for _ in range(2)
+    )
+    tabulated.tabulate()
+    budgets, priced = np.append(np.geomspace(1e-6, 50.0, 60), 0.0), list[int]()
+    price = PrivacyCurve._price
+
+    def counted(curve: PrivacyCurve, q: np.ndarray) -> np.ndarray:
+        priced.append(q.size)
+        return price(curve, q)
+
+    monkeypatch.setattr(PrivacyCurve, "_price", counted)
+    tabulated._certificate.price = plain._certificate.price = lambda q: counted(plain, q)
+    q, cost = tabulated.certify(budgets)
+    assert tabulated.covers(q, cost).all()
+    assert sum(priced) == 0
+    assert not tabulated.covers(q[q > 0.0], np.nextafter(cost[q > 0.0], 0.0))[cost[q > 0.0] > 0.0].any()
+    priced.clear()
+    for values, same in zip(plain.certify(budgets), (q, cost), strict=True):
+        assert np.array_equal(values, same)
+    assert sum(priced) > 0

@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from rpdp.accounting.composition import TiltedLoss, coarsen, compose, rounding_error
+from rpdp.accounting.composition import (
+    Groups,
+    TiltedLoss,
+    _extra_tilts,
+    _window,
+    coarsen,
+    compose,
+    rounding_error,
+    tilt,
+)
 from rpdp.accounting.participation import BinomialCount, ExplicitCount, ParticipationCount, integer_power
+from rpdp.accounting.step_loss import LossMasses
 
 needs_extended_precision = pytest.mark.skipif(
     bool(np.finfo(np.longdouble).eps > 1e-18), reason="no extended precision on this machine"
@@ -70,7 +80,14 @@ def tilted_law(theta: float, spacing: float, points: int = 2000) -> TiltedLoss:
         tilt=np.array([theta]),
         log_mass=np.array([0.3]),
         error=np.array([1e-9]),
+        relative=np.zeros(1),
     )
+
+
+def alone(groups: Groups) -> TiltedLoss:
+    """The single row of the result."""
+    ((_, loss),) = groups
+    return loss
 
 
 @pytest.mark.parametrize("theta", [0.0, 0.5, 6.0, 80.0])
@@ -79,7 +96,7 @@ def test_coarsening_covers_the_error_that_it_is_given(theta: float) -> None:
     fine = 0.05 / (theta + 1.0)
     law = tilted_law(theta, fine)
     spacing = np.array([10.0 * fine])
-    exact = coarsen(law, spacing)
+    exact = alone(coarsen(law, spacing))
     generator = np.random.default_rng(5)
     trials = [np.zeros(law.masses.shape[1]) for _ in range(60)]
     for trial, column in zip(trials, generator.integers(300, 900, len(trials)), strict=True):
@@ -89,7 +106,8 @@ def test_coarsening_covers_the_error_that_it_is_given(theta: float) -> None:
             trial[column : column + width] = generator.normal(size=width)
     growth = 0.0
     for trial in trials:
-        wrong = coarsen(replace(law, masses=law.masses + 1e-9 * trial / largest_interval_sum(trial)), spacing)
+        shifted = replace(law, masses=law.masses + 1e-9 * trial / largest_interval_sum(trial))
+        wrong = alone(coarsen(shifted, spacing))
         scale = np.exp(wrong.log_mass - exact.log_mass)[0]
         seen = largest_interval_sum(wrong.masses[0] * scale - exact.masses[0])
         assert seen <= exact.error[0] * (1 + 1e-6)
@@ -102,7 +120,7 @@ def test_coarsening_covers_the_error_that_it_is_given(theta: float) -> None:
 def test_coarsening_keeps_both_measures() -> None:
     """Connect-the-dots: mass and E[e^(−loss)] stay, so the law dominates and the rounding is a fair one."""
     law = tilted_law(2.0, 0.01)
-    coarse = coarsen(law, np.array([0.07]))
+    coarse = alone(coarsen(law, np.array([0.07])))
     for weight in (0.0, -1.0):
         before, after = (
             float((each.masses * np.exp(each.log_mass[0] + (weight - 2.0) * each.losses)).sum())
@@ -116,11 +134,63 @@ def test_coarsening_keeps_both_measures() -> None:
 def test_what_a_window_leaves_out_is_within_the_error(count: ParticipationCount, outside: float) -> None:
     """A narrow window wraps mass around: compared with a wide one, sums are off, but by less than is claimed."""
     law = replace(tilted_law(1.0, 0.01, points=300), error=np.zeros(1))
-    narrow, wide = (compose(law, count, np.array([mass])) for mass in (outside, 1e-15))
-    assert narrow.masses.shape[1] < wide.masses.shape[1]
+    narrow, wide = (alone(compose(law, count, np.array([mass]))) for mass in (outside, 1e-15))
+    assert narrow.masses.shape[1] <= wide.masses.shape[1]
+    assert narrow.masses.shape[1] < wide.masses.shape[1] or outside < 1e-8
     offset = int(narrow.first[0] - wide.first[0])
     padded = np.zeros(wide.masses.shape[1] + narrow.masses.shape[1])
     padded[: wide.masses.shape[1]] = wide.masses[0]
     start = max(offset, 0)
     padded[start : start + narrow.masses.shape[1] - (start - offset)] -= narrow.masses[0, start - offset :]
     assert largest_interval_sum(padded) <= narrow.error[0] + wide.error[0]
+
+
+@pytest.mark.parametrize("log_mass", [-800.0, -3.0, 0.0, 3.0, 800.0])
+def test_the_rounding_of_a_large_total_is_in_the_relative_error(log_mass: float) -> None:
+    """A logarithm L is known to about its last digit, so e^L only to that fraction, however exact the masses are."""
+    law = replace(tilted_law(1.0, 0.01, points=300), log_mass=np.array([log_mass]), relative=np.array([1e-13]))
+    composed = alone(compose(law, ExplicitCount.exactly(40), np.array([1e-12])))
+    assert composed.log_mass[0] == pytest.approx(40.0 * log_mass, rel=1e-15)
+    assert composed.relative[0] >= 40.0 * 1e-13 + np.spacing(abs(composed.log_mass[0]))
+    assert composed.relative[0] <= 40.0 * 1e-13 + 8.0 * np.spacing(1.0 + abs(composed.log_mass[0]))
+
+
+@pytest.mark.parametrize("theta", [0.0, 3.0, 1e4])
+def test_the_rounding_of_a_tilt_is_in_the_relative_error(theta: float) -> None:
+    step = LossMasses(np.array([[0.5, 0.3, 0.2]]), np.array([400]), np.array([0.1]))
+    tilted = tilt(step, np.array([theta]), 1e-14)
+    exponents = np.log(step.masses[0]) + theta * tilted.losses[0]
+    assert tilted.log_mass[0] == pytest.approx(np.logaddexp.reduce(exponents), rel=1e-15)
+    assert tilted.relative[0] >= 1e-14 + np.spacing(max(1.0, np.abs(exponents).max()))
+    assert tilted.error[0] == 0.0
+
+
+def test_a_row_gets_the_same_extra_tilts_in_any_company() -> None:
+    """Otherwise its window, and so its price in the last digits, would depend on other records."""
+    count = BinomialCount(60, 0.4)
+    narrow, wide = tilted_law(1.0, 0.01, points=400), tilted_law(1.0, 0.01, points=400)
+    rare = np.zeros((1, 400))
+    rare[0, [200, 399]] = 1.0 - 1e-9, 1e-9
+    wide = replace(wide, masses=rare)
+    both = TiltedLoss(**{name: np.concatenate([one, vars(wide)[name]]) for name, one in vars(narrow).items()})
+    outside = np.full(2, 1e-12)
+    deviation, largest = np.array([0.3, 1e-3]), np.array([2.0, 2.0])
+    together = _extra_tilts(deviation, largest, both, count)
+    for row in range(2):
+        own = both.take(np.array([row]))
+        single = _extra_tilts(deviation[row : row + 1], largest[row : row + 1], own, count)
+        assert np.unique(together[row]).tolist() == np.unique(single).tolist()
+        assert single.max() >= 2.0 * single.min()
+        for ends, ends_of_both in zip(_window(own, count, outside[:1]), _window(both, count, outside), strict=True):
+            assert ends[0] == ends_of_both[row]
+    assert np.unique(together[0]).size != np.unique(together[1]).size
+
+
+def test_one_round_for_certain_is_the_law_itself_and_perhaps_one_round_is_a_mixture() -> None:
+    """If "at most one" were taken for "one", a lower bound could lie above the truth."""
+    law = replace(tilted_law(0.0, 0.01, points=300), log_mass=np.zeros(1), error=np.zeros(1))
+    assert alone(compose(law, ExplicitCount.exactly(1), np.array([1e-12]))) is law
+    perhaps = alone(compose(law, ExplicitCount.from_probabilities(np.array([0.25, 0.75])), np.array([1e-12])))
+    losses = perhaps.losses[0]
+    assert perhaps.masses[0, np.abs(losses) < 1e-9].sum() == pytest.approx(0.25 + 0.75 * law.masses[0, 200], abs=1e-9)
+    assert (perhaps.masses[0] * losses).sum() == pytest.approx(0.75 * (law.masses[0] * law.losses[0]).sum(), abs=1e-9)

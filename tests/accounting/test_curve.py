@@ -13,7 +13,7 @@ from rpdp import PrivacyCurve, Schedule
 from rpdp.accounting import ACCOUNTANTS, Accountant, renyi
 from rpdp.accounting import pld as pld_route
 from rpdp.accounting.renyi import BestOrders
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
 
 MNIST: dict[str, Any] = {"noise_multiplier": 10.748, "delta": 1e-4}
 # What two upper bounds of the same accountant may differ by for numerical reasons alone.
@@ -108,7 +108,7 @@ def test_pld_never_exceeds_rdp() -> None:
 def test_many_different_q_are_rounded_up_a_little() -> None:
     curve = PrivacyCurve(Schedule(15, 50, participation=0.5), **MNIST, accountant="rdp")
     q = np.geomspace(1e-3, 1.0, 5000)
-    many, few = curve.epsilon(q), curve.epsilon(q[::250])
+    many, few = curve.epsilon_above(q), curve.epsilon(q[::250])
     assert (many[::250] >= few * (1 - 1e-9)).all()
     assert (many[::250] <= few * 1.005).all()
 
@@ -204,3 +204,40 @@ def test_an_unknown_profile_is_the_other_route_or_one(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pld_route, "upper_delta", lambda *_: np.array([1e-9]))
     monkeypatch.setattr(renyi, "best_log_delta", lambda *_: BestOrders(unknown, unknown))
     assert curve.delta(0.1, 0.3) == 1.0
+
+
+@pytest.mark.parametrize(("excess", "refused"), [(1e-10, False), (1e-8, True), (0.01, True), (0.9, True)])
+def test_a_lower_bound_above_its_upper_bound_is_refused(
+    excess: float, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two are computed independently: if they cross by more than the last digits, one of them is wrong."""
+    curve = PrivacyCurve(Schedule(1, 1, participation=1.0), noise_multiplier=1.0, delta=1e-3)
+    monkeypatch.setattr(pld_route, "lower_epsilon", lambda q, run, delta, upper, accuracy: upper * (1.0 + excess))
+    if refused:
+        with pytest.raises(PrivacyRefusal, match="exceeds its upper bound"):
+            curve.bounds([0.5, 1.0])
+    else:
+        bounds = curve.bounds([0.5, 1.0])
+        assert (bounds.lower == bounds.upper).all()
+
+
+def test_between_a_free_knot_and_one_that_costs_the_best_order_is_searched() -> None:
+    """At a free knot every order gives 0, so its order says nothing about its neighbourhood."""
+    curve = PrivacyCurve(Schedule(1, 1, participation=1.0), noise_multiplier=1.0, delta=1e-3)
+    knots = np.exp2(-np.arange(40) / 2.0)
+    free = int(np.argmax(curve._renyi(knots).bound == 0.0))
+    assert free > 0
+    q = np.array([0.9, 0.5, 0.1]) * (knots[free - 1] - knots[free]) + knots[free]
+    best = curve._renyi(q).bound
+    assert best[0] > 0.0
+    np.testing.assert_allclose(curve._guide(q).bound, best, rtol=1e-9)
+
+
+def test_one_cost_alone_is_covered_as_in_a_list() -> None:
+    """Not a node of the table: its own price is computed, for one q as for many."""
+    curve = PrivacyCurve(Schedule(15, 50, participation=0.5), noise_multiplier=10.748, delta=1e-4)
+    q = 0.1234567
+    cost = curve.epsilon(q)
+    for stated, is_covered in ((cost, True), (0.999 * cost, False)):
+        assert bool(curve.covers(q, stated)) is is_covered
+        assert curve.covers([q, q], [stated, cost]).tolist() == [is_covered, True]

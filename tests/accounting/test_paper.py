@@ -7,9 +7,17 @@ import pytest
 
 from rpdp import PrivacyCurve, Schedule
 from rpdp.accounting import paper_type_1, paper_type_2, renyi
+from rpdp.accounting.paper_bounds import PAPER_ORDERS
 from rpdp.errors import InputError
 
 MNIST = Schedule(15, 50, participation=0.5)
+
+
+def test_the_orders_are_tenths_then_whole_numbers_then_powers_of_two() -> None:
+    orders = [1.0 + tenth / 10.0 for tenth in range(1, 100)] + list(range(11, 64)) + [128, 256, 512]
+    np.testing.assert_allclose(PAPER_ORDERS, orders, rtol=1e-14)
+    best = paper_type_2(MNIST, 0.1, noise_multiplier=10.748, delta=1e-4)
+    assert best == paper_type_2(MNIST, 0.1, noise_multiplier=10.748, delta=1e-4, orders=PAPER_ORDERS)
 
 
 def test_type_2_is_an_upper_bound() -> None:

@@ -75,3 +75,11 @@ def test_counts_match_their_definition(law: ParticipationCount) -> None:
     np.testing.assert_allclose(probabilities, expected, atol=1e-12)
     assert isinstance(law, BinomialCount | ExplicitCount)
     assert counts.size == expected.size
+
+
+@pytest.mark.parametrize("log_mass", [1e-300, 1e-40, 1e-18, 1e-9])
+def test_moments_near_zero_keep_their_digits(law: ParticipationCount, log_mass: float) -> None:
+    """To first order the moment is the mean of k: weights that sum to 1 would swallow it below 1e-16."""
+    counts, probabilities = direct(law)
+    mean = float(counts @ probabilities)
+    assert law.log_moment(np.array([log_mass]))[0] == pytest.approx(mean * log_mass, rel=1e-7, abs=0.0)

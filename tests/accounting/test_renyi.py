@@ -119,3 +119,22 @@ def test_delta_and_epsilon_are_inverse() -> None:
     epsilon = renyi.best_epsilon(q, 5.0, 50, count, 1e-5).bound
     log_delta = renyi.best_log_delta(q, 5.0, 50, count, epsilon).bound[0]
     assert log_delta == pytest.approx(np.log(1e-5), abs=0.01)
+
+
+@pytest.mark.parametrize("sigma", [0.18812644884538599, 1.0, 13.0])
+def test_a_shortened_axis_leaves_out_less_than_the_stated_error(sigma: float) -> None:
+    """Tiny q at orders near 1: the part of the shifted Gaussian is small, and yet it is the moment."""
+    grid = np.meshgrid(np.geomspace(1e-12, 0.3, 6), 1.0 + np.geomspace(0.01, 20.0, 6))
+    q, orders = (each.ravel() for each in grid)
+    q, orders = np.append(q, 9.50096979251119e-12), np.append(orders, 1.2434327959696356)
+    step = renyi._axis_step(sigma)
+    whole = np.arange(np.floor(-10.0 * sigma / step), np.ceil((orders.max() + 10.0 * sigma) / step)) * step
+    expected = renyi._moments_on(whole, q, orders, sigma)
+    np.testing.assert_allclose(renyi.log_moments(q, orders, sigma), expected, rtol=renyi._MOMENT_ERROR)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 1.0, 1e6])
+def test_without_sampling_moments_are_those_of_the_gaussian_to_the_last_digit(sigma: float) -> None:
+    orders = 1.0 + np.array([1e-3, 0.1, 1.0, 63.0, 500.0])
+    closed = orders * (orders - 1.0) / (2.0 * sigma**2)
+    np.testing.assert_allclose(renyi.log_moments(np.ones(5), orders, sigma), closed, rtol=4e-16)

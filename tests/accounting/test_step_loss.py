@@ -38,3 +38,11 @@ def test_masses_are_accurate_as_far_as_they_reach(sigma: float, lost: float) -> 
 def test_the_claim_is_fourteen_digits_where_plans_live() -> None:
     assert relative_error(1.0, 1e-11) == 1e-14
     assert relative_error(1.0, 1e-100) > 5e-14
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.1, 0.5, 1.0, 30.0])
+@pytest.mark.parametrize("lost", [1e-9, 1e-60, 1e-200])
+def test_the_claim_covers_the_rounding_of_the_exponent_at_the_far_end(sigma: float, lost: float) -> None:
+    """The axis ends `reach` beyond the farther centre, which is 1/σ standard deviations away from the other one."""
+    farthest = 0.5 * (reach_for(lost) + 1.0 / sigma) ** 2
+    assert relative_error(sigma, lost) >= max(1e-14, 0.5 * float(np.spacing(farthest)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
+from rpdp.budgets import RecordBudgets
 from rpdp.errors import InputError, PlanError, PrivacyRefusal, TamperedPlanError
-from rpdp.planning import ESTIMATORS, TUNED_ON_BUDGETS, Estimate, Status
+from rpdp.planning import ESTIMATORS, TUNED_ON_BUDGETS, Estimate, Status, assign_allowed
+from rpdp.planning.public_plan import FORMAT
+from rpdp.planning.silo_plan import _digest_of_strings
 
 SETTINGS: dict[str, Any] = {
     "noise_multiplier": 9.0,
@@ -83,6 +87,14 @@ def test_what_is_not_a_plan_is_refused(text: str) -> None:
         PublicPlan.from_json(text)
 
 
+@pytest.mark.parametrize("other", ["rpdp-public-plan/0", "rpdp-public-plan/2", ""])
+def test_a_plan_of_an_earlier_or_a_later_format_is_refused(other: str) -> None:
+    text = public().to_json()
+    assert FORMAT in text
+    with pytest.raises(PlanError, match="not a plan in the format rpdp-public-plan/1"):
+        PublicPlan.from_json(text.replace(FORMAT, other))
+
+
 def test_unknown_settings_are_refused() -> None:
     values = {**json.loads(public().to_json()), "noise_multiplyer": 1.0}
     with pytest.raises(PlanError, match="noise_multiplyer"):
@@ -106,6 +118,7 @@ def test_files(tmp_path: Path) -> None:
         ({"weights": {}}, "weights="),
         ({"weights": {"a": -1.0}}, "weights="),
         ({"weights": {"a": 0.0}}, "weights="),
+        ({"weights": {1: 1.0}}, "weights={1: 1.0} must map silo names"),
         ({"accountant": "x"}, "accountant='x'"),
     ],
     ids=str,
@@ -115,11 +128,28 @@ def test_wrong_settings_are_named(change: dict[str, Any], named: str) -> None:
         public(**change)
 
 
+@pytest.mark.parametrize("schedule", [None, 15, {"rounds": 15, "local_steps": 50, "participations": 8}])
+def test_what_is_no_schedule_is_named(schedule: Any) -> None:
+    with pytest.raises(InputError, match=r"must be a rpdp\.Schedule"):
+        PublicPlan(schedule, **SETTINGS)
+
+
+def test_a_plan_shows_whose_weights_it_has() -> None:
+    assert "all alike" in public()._repr_html_()
+    assert "2 silos" in public(weights={"north": 2.0, "south": 1.0})._repr_html_()
+
+
 def test_plans_are_frozen(silo: SiloPlan) -> None:
     with pytest.raises(AttributeError):
         public().delta = 0.5  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
         silo.q[0] = 1.0
+    facts = {"r_squared": 0.9}
+    plan = replace(silo, facts=facts)
+    facts["r_squared"] = 1.0
+    assert plan.facts["r_squared"] == 0.9
+    with pytest.raises(TypeError):
+        plan.facts["r_squared"] = 1.0  # type: ignore[index]
 
 
 def test_assignment(silo: SiloPlan, table: BudgetTable) -> None:
@@ -135,6 +165,33 @@ def test_assignment(silo: SiloPlan, table: BudgetTable) -> None:
     assert json.loads(json.dumps(silo.summary()))["left_out"] == 0
 
 
+def test_reasons_are_stored_as_numbers_that_stay_the_same() -> None:
+    """A stored plan has numbers; another meaning of a number would be another reason for the record."""
+    plan = public().assign(BudgetTable(["a", "b", "c"], [1.0, 1000.0, 1.0], delta=[1e-3, 1e-3, 1e-6]))
+    assert plan.status.tolist() == [0, 1, 3]
+    long = PublicPlan(
+        Schedule(100_000, 1000, participation=1.0), **{**SETTINGS, "noise_multiplier": 0.5, "delta": 1e-15}
+    )
+    short = long.assign(BudgetTable(["a"], [0.001]))
+    assert (short.status.tolist(), short.q.tolist()) == ([2], [0.0])
+    assert "fewer rounds or more noise" in short.explain("a")
+    assert [one.name for one in Status] == ["SAMPLED", "ALWAYS", "BUDGET_TOO_SMALL", "DELTA_TOO_SMALL"]
+
+
+def test_a_silo_plan_equals_itself_alone(silo: SiloPlan, table: BudgetTable) -> None:
+    """Plans are compared by fingerprint; element by element the comparison would be no truth value."""
+    again = public().assign(table)
+    assert silo != again
+    assert len({silo, again, silo}) == 2
+    assert silo.fingerprint == again.fingerprint
+
+
+def test_an_estimator_is_never_given_by_position(table: BudgetTable) -> None:
+    plan: Any = public()
+    with pytest.raises(TypeError, match="positional"):
+        plan.assign(table, "scf")
+
+
 def test_records_short_of_delta_sit_out(table: BudgetTable) -> None:
     with_delta = BudgetTable(["a", "b"], [1.0, 1.0], delta=[1e-4, 9e-5])
     plan = public().assign(with_delta)
@@ -144,6 +201,13 @@ def test_records_short_of_delta_sit_out(table: BudgetTable) -> None:
     assert public().assign(table, lifetime_delta=1e-5).left_out == 4
     with pytest.raises(InputError, match="lifetime_delta"):
         public().assign(table, lifetime_delta=1.0)
+
+
+@pytest.mark.parametrize(("share", "takes_part"), [(1.0 - 1e-13, True), (1.0 - 1e-11, False), (0.5, False)])
+def test_a_delta_may_be_off_by_the_rounding_of_its_digits_and_no_more(share: float, takes_part: bool) -> None:
+    plan = public().assign(BudgetTable(["a"], [1.0], delta=[1e-4 * share]))
+    assert (plan.left_out == 0) is takes_part
+    assert bool(plan.q[0] > 0.0) is takes_part
 
 
 def test_subjects_share_their_budget() -> None:
@@ -172,6 +236,39 @@ def test_an_estimator_that_overspends_is_refused(table: BudgetTable, monkeypatch
     monkeypatch.setitem(ESTIMATORS, "greedy", greedy)
     with pytest.raises(PrivacyRefusal, match="4 costs above their budget"):
         public().assign(table, estimator="greedy")
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong", "words"),
+    [
+        ("active_rounds", -1, "1 records active in rounds that do not exist"),
+        ("active_rounds", 16, "1 records active in rounds that do not exist"),
+        ("q", -0.1, "1 probabilities outside"),
+        ("q", 1.1, "1 probabilities outside"),
+        ("q", np.nan, "1 probabilities outside"),
+        ("cost", 51.0, "1 costs above their budget"),
+        ("cost", np.nan, "1 costs above their budget"),
+    ],
+)
+def test_a_plan_that_breaks_the_promise_cannot_be_made(silo: SiloPlan, column: str, wrong: float, words: str) -> None:
+    values = getattr(silo, column).copy()
+    values[-1] = wrong
+    with pytest.raises(PrivacyRefusal, match=words):
+        replace(silo, **{column: values})
+
+
+def test_groups_hold_every_record_whatever_is_left_of_its_budget() -> None:
+    """Also those with nothing left, which lie below every band."""
+    left = np.array([0.0, *np.geomspace(0.05, 3.0, 30)])
+    plan = assign_allowed(public(), pa.chunked_array([[str(i) for i in range(31)]]), RecordBudgets(left, None))
+    groups = plan.groups()
+    assert sum(group.records for group in groups) == 31
+    assert sum(group.share_of_records for group in groups) == pytest.approx(1.0)
+    assert sum(group.share_of_batch for group in groups) == pytest.approx(1.0)
+    assert len(groups) == 10
+    assert (groups[0].low, groups[-1].high) == (0.0, 3.0)
+    assert groups[0].left_out >= 1
+    assert sum(group.left_out for group in groups) == plan.left_out
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -207,6 +304,26 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, silo: SiloPlan) -> 
     pq.write_table(table.set_column(table.column_names.index("q"), "q", whole), path)
     with pytest.raises(PlanError, match="column q is int64"):
         SiloPlan.read(path)
+
+
+def test_ids_are_hashed_by_what_they_say_however_they_are_stored() -> None:
+    ids = [f"record {number}" for number in range(9)]
+    whole = pa.array(ids, pa.large_string())
+    expected = _digest_of_strings(pa.chunked_array([whole.slice(3, 4)]))
+    assert expected == _digest_of_strings(pa.chunked_array([pa.array(ids[3:7])]))
+    assert expected == _digest_of_strings(pa.chunked_array([whole.slice(3, 1), whole.slice(4, 3)]))
+    for other in (whole.slice(3, 3), whole.slice(3, 5), whole.slice(2, 4), pa.array([ids[4], ids[3], *ids[5:7]])):
+        assert expected != _digest_of_strings(pa.chunked_array([other.cast(pa.large_string())]))
+
+
+def test_rarely_drawn_are_those_that_take_part_and_hardly_come_up() -> None:
+    budgets = BudgetTable(["a", "b", "c"], [1e-3, 5.0, 5.0], delta=[1e-3, 1e-3, 1e-6])
+    plan = public().assign(budgets)
+    assert (plan.q > 0.0).tolist() == [True, True, False]
+    draws = plan.q * 8 * 50
+    assert draws[0] < 1.0 < draws[1]
+    assert plan.summary()["rarely_drawn"] == 1
+    assert plan.summary()["left_out"] == plan.summary()["left_out_delta_too_small"] == 1
 
 
 def test_what_the_estimator_said_is_in_the_fingerprint(tmp_path: Path, table: BudgetTable) -> None:

@@ -3,9 +3,11 @@
 Nothing is interpolated. The inverse returns only sampling probabilities whose own cost has been computed, so a
 certificate is a table of (q, cost) pairs and a search in it. The table is refined only where budgets fall. Coarse knots
 (four per octave of q) bracket a budget; the bracket is then filled with nodes so close together that stepping down to
-the next one costs at most `NODE_GAP` of the budget. The positions of the nodes follow from the costs of the knots, not
-from earlier queries. The cost of one q may differ slightly when it is computed alone and in a batch, because all
-transforms of a batch share one length. Both are valid bounds, but two certificates may choose neighbouring nodes.
+the next one costs at most `NODE_GAP` of the budget.
+
+The result for a budget is a function of the price alone (privacy.md, section 7): knots are fixed, the nodes of a
+bracket follow from the prices of its knots, whole brackets are filled, and the table of a bracket rests on no other
+bracket. So neither other budgets nor earlier calls have a say in it.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class Certificate:
 
     price: Callable[[FloatArray], FloatArray]
     _knots: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
+    _knot_prices: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
     _knot_costs: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
     _brackets: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False)
 
@@ -72,14 +75,38 @@ class Certificate:
         if filled.size:
             # Knots fall with their index, so reverse them to get rising q. The node of a budget always lies in the
             # budget's own bracket, because the lower end of that bracket costs no more than the budget.
-            nodes = np.concatenate([self._brackets[int(index)][0] for index in filled[::-1]])
-            costs = np.concatenate([self._brackets[int(index)][1] for index in filled[::-1]])
+            nodes, costs = (np.concatenate(each) for each in zip(*map(self._table, filled[::-1].tolist()), strict=True))
             for part in _parts(budgets.size):
                 # side="right" minus one: the last node whose cost is at most the budget, never the next above.
                 chosen = np.searchsorted(costs, budgets[part], side="right") - 1
                 fits = (chosen >= 0) & (budgets[part] > 0.0)
                 q[part], cost[part] = np.where(fits, nodes[chosen], 0.0), np.where(fits, costs[chosen], 0.0)
         return q, cost
+
+    def fill(self) -> None:
+        """Compute the whole table. After that no budget, and no price of a node, takes more time than another."""
+        self._price_knots_down_to(0.0)
+        self._fill(np.arange(self._knots.size))
+
+    def prices(self, q: FloatArray) -> FloatArray:
+        """The prices of these q as far as they are nodes that have been computed; elsewhere infinity."""
+        if not self._brackets:
+            return np.full(q.shape, np.inf)
+        nodes, prices = (np.concatenate(each) for each in zip(*self._brackets.values(), strict=True))
+        order = np.argsort(nodes, kind="stable")
+        at = order[np.minimum(np.searchsorted(nodes, q, sorter=order), nodes.size - 1)]
+        return np.where(nodes[at] == q, prices[at], np.inf)
+
+    def _table(self, index: int) -> tuple[FloatArray, FloatArray]:
+        """The nodes of a bracket and costs that rise with q, below the cost at which the next bracket takes over.
+
+        The price may dip as q grows. A running maximum only raises it, so it stays a bound; no cost here is below the
+        price of its own node.
+        """
+        nodes, prices = self._brackets[index]
+        costs = np.maximum.accumulate(prices)
+        own = costs < self._knot_costs[index - 1] if index else costs == costs
+        return nodes[own], costs[own]
 
     def _bracket_of(self, budgets: FloatArray) -> NDArray[np.int64]:
         """The index of the first knot whose cost is within each budget; one past the last where there is none."""
@@ -92,19 +119,20 @@ class Certificate:
             start = self._knots.size
             knots = np.exp2(-np.arange(start, min(start + _KNOTS_AT_ONCE, LOWEST_KNOT + 1)) / KNOTS_PER_OCTAVE)
             self._knots = np.concatenate([self._knots, knots])
-            costs = np.concatenate([self._knot_costs, self.price(knots)])
-            # A bound for a larger q also holds for a smaller one, so a running minimum stays valid.
-            self._knot_costs = np.minimum.accumulate(costs)
+            self._knot_prices = np.concatenate([self._knot_prices, self.price(knots)])
+            # A bound for a larger q also holds for a smaller one, so a running minimum stays valid. The first knot
+            # within a budget is one at which the minimum falls, so there it is the price of that knot itself.
+            self._knot_costs = np.minimum.accumulate(self._knot_prices)
 
     def _fill(self, brackets: NDArray[np.int64]) -> None:
         """Compute nodes for the brackets (knot i up to knot i − 1) that have none yet, in joint batches."""
         new = [int(i) for i in brackets if int(i) not in self._brackets]
         for index in new:
-            self._brackets[index] = self._knots[index : index + 1], self._knot_costs[index : index + 1]
+            self._brackets[index] = self._knots[index : index + 1], self._knot_prices[index : index + 1]
         unfinished = [i for i in new if i > 0]  # bracket 0 is the single knot q = 1
         for index in unfinished:
             both = slice(index, index - 2 if index > 1 else None, -1)
-            self._brackets[index] = self._knots[both], self._knot_costs[both]
+            self._brackets[index] = self._knots[both], self._knot_prices[both]
         for most_parts in _PARTS_BY_PASS:
             missing = {i: _missing_nodes(*self._brackets[i], most_parts) for i in unfinished}
             unfinished = [i for i in unfinished if missing[i].size]
@@ -133,7 +161,7 @@ def _scale(cost: FloatArray) -> FloatArray:
 def _missing_nodes(nodes: FloatArray, costs: FloatArray, most_parts: int) -> FloatArray:
     """Further nodes that bring neighbouring costs within the gap; empty when they already are."""
     logs = np.log(nodes)
-    gaps = np.diff(_scale(costs))
+    gaps = np.diff(_scale(np.maximum.accumulate(costs)))
     parts = np.minimum(np.ceil(gaps / (NODE_GAP * _AIM)), most_parts).astype(np.int64)
     parts[(gaps <= NODE_GAP) | (np.diff(logs) < _CLOSEST)] = 1
     pieces = [np.exp(np.linspace(logs[i], logs[i + 1], parts[i] + 1)[1:-1]) for i in np.flatnonzero(parts > 1)]
@@ -143,11 +171,6 @@ def _missing_nodes(nodes: FloatArray, costs: FloatArray, most_parts: int) -> Flo
 def _merged(
     nodes: FloatArray, costs: FloatArray, new_nodes: FloatArray, new_costs: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Old and new nodes in rising order, with costs that rise with q and never exceed the cost of the upper knot.
-
-    The upper knot bounds every smaller q. A running maximum only raises costs, so each stays an upper bound.
-    """
+    """Old and new nodes in rising order of q, with their prices."""
     order = np.argsort(np.concatenate([nodes, new_nodes]), kind="stable")
-    merged = np.concatenate([nodes, new_nodes])[order]
-    prices = np.minimum(np.concatenate([costs, new_costs])[order], costs[-1])
-    return merged, np.maximum.accumulate(prices)
+    return np.concatenate([nodes, new_nodes])[order], np.concatenate([costs, new_costs])[order]

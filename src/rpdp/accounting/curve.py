@@ -37,9 +37,6 @@ SMALLEST_NOISE, LARGEST_NOISE = 0.05, 1e6
 SMALLEST_DELTA = 1e-100
 """Below this the arithmetic of the tails is not tested, and no application needs it."""
 
-_MOST_DIRECT = 4096
-"""More distinct q than this are first rounded up to a lattice."""
-
 _LATTICE_PER_OCTAVE = 512
 _GUIDES_PER_OCTAVE = 2
 
@@ -56,7 +53,8 @@ class PrivacyCurve:
     """The cost ε*(q) of a run for a record that is sampled into each local step with probability q, at a given δ.
 
     `epsilon` returns upper bounds. `sampling_probability` returns, for each budget, the largest q (to 0.5 %) whose
-    cost is within it. Both are vectorised and monotone.
+    cost is within it. Both are vectorised, and pure: the result for one entry does not depend on the others, nor on
+    earlier calls.
 
     | accountant | what it returns                                                      | stated error       |
     |------------|----------------------------------------------------------------------|--------------------|
@@ -95,6 +93,8 @@ class PrivacyCurve:
 
     def after(self, announced: int) -> PrivacyCurve:
         """The curve for the first `announced` rounds of this run, whether or not the silo joins them."""
+        if announced == self.schedule.rounds:
+            return self
         if announced not in self._after:
             self._after[announced] = self._with_count(self.schedule.count(announced))
         return self._after[announced]
@@ -122,16 +122,13 @@ class PrivacyCurve:
     @overload
     def epsilon(self, q: ArrayLike) -> FloatArray: ...
     def epsilon(self, q: ArrayLike) -> FloatArray | float:
-        """Upper bounds on the cost, rising with q.
+        """Upper bounds on the cost. A q below 2⁻⁴⁰ costs as much as 2⁻⁴⁰.
 
-        If there are more than 4,096 distinct q, each is first rounded up by at most 0.14 %. A q below 2⁻⁴⁰ costs as
-        much as 2⁻⁴⁰.
+        The true cost rises with q. These bounds are computed one by one, so that they may dip, by less than their
+        distance from the truth (see `bounds`).
         """
         values = _probabilities(q)
-        distinct, where = np.unique(values, return_inverse=True)
-        if distinct.size > _MOST_DIRECT:
-            return self.epsilon_above(values)
-        return _like(q, self._rising(distinct, self._price)[where].reshape(values.shape))
+        return _like(q, self._distinct(values, self._price))
 
     def epsilon_above(self, q: ArrayLike) -> FloatArray:
         """Like `epsilon`, for each q rounded up to a lattice (by at most 0.14 %).
@@ -139,18 +136,25 @@ class PrivacyCurve:
         The cost of a lattice point is computed once per curve. That pays off for very many q, and for several silos
         whose q are similar.
         """
-        values = _probabilities(q)
-        distinct, where = np.unique(_lattice_above(values), return_inverse=True)
-        return self._rising(distinct, self._price_lattice)[where].reshape(values.shape)
+        return self._distinct(_lattice_above(_probabilities(q)), self._price_lattice)
 
-    def _rising(self, distinct: FloatArray, price: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """The costs of sorted q, made to rise with q; q = 0 costs 0."""
-        costs = np.zeros(distinct.size)
+    def covers(self, q: ArrayLike, cost: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each stated cost is at least a computed one: of its q, or of the lattice point above it."""
+        values, stated = np.broadcast_arrays(_probabilities(q), np.asarray(cost, dtype=np.float64))
+        asked, costs = values.ravel(), stated.ravel()
+        covered = costs >= self._certificate.prices(asked)
+        for price in (lambda few: self._distinct(few, self._price), self.epsilon_above):
+            rest = np.flatnonzero(~covered)
+            covered[rest] = costs[rest] >= price(asked[rest])
+        return covered.reshape(values.shape)
+
+    def _distinct(self, q: FloatArray, price: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """The costs of q, each distinct one computed once; q = 0 costs 0."""
+        distinct, where = np.unique(np.where(q > 0.0, np.maximum(q, SMALLEST_PROBABILITY), 0.0), return_inverse=True)
         drawn = distinct > 0.0
-        priced, back = np.unique(np.maximum(distinct[drawn], SMALLEST_PROBABILITY), return_inverse=True)
-        # Separately computed bounds may dip as q grows. A running maximum only raises them, so they stay valid.
-        costs[drawn] = np.maximum.accumulate(price(priced))[back]
-        return costs
+        costs = np.zeros(distinct.size)
+        costs[drawn] = price(distinct[drawn])
+        return np.asarray(costs[where].reshape(q.shape))
 
     @overload
     def sampling_probability(self, epsilon: float) -> float: ...
@@ -169,13 +173,23 @@ class PrivacyCurve:
         q, cost = self._certificate.invert(budgets.ravel())
         return q.reshape(budgets.shape), cost.reshape(budgets.shape)
 
-    def bounds(self, q: ArrayLike) -> Bounds:
-        """Lower and upper bounds on the true cost of each q; their distance is the stated error of the curve."""
+    def tabulate(self) -> None:
+        """Compute everything that `certify` and `covers` may need for any budgets, so that they take no further time.
+
+        Otherwise only what the given budgets need is computed, and how long that takes tells which budgets there are.
+        """
+        self._certificate.fill()
+
+    def bounds(self, q: ArrayLike, *, accuracy: float = pld.ACCURACY) -> Bounds:
+        """Lower and upper bounds on the true cost of each q; their distance is the stated error of the curve.
+
+        A finer `accuracy` takes longer and raises the lower bound; the upper one is the price, as always.
+        """
         values = np.atleast_1d(_probabilities(q)).astype(np.float64)
         upper = np.atleast_1d(self.epsilon(values))
         lower = np.zeros(values.shape)
         drawn = values >= SMALLEST_PROBABILITY  # below it only the upper bound is known
-        lower[drawn] = pld.lower_epsilon(values[drawn], self._run, self.target_delta, upper[drawn])
+        lower[drawn] = pld.lower_epsilon(values[drawn], self._run, self.target_delta, upper[drawn], accuracy)
         if (lower > upper * (1.0 + 1e-9)).any():  # 1e-9 for the last digits of two bounds that meet
             raise PrivacyRefusal(
                 f"a lower bound ({lower.max():.6g}) exceeds its upper bound, so these costs cannot be trusted; "

@@ -16,17 +16,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.accounting.composition import GridTooLongError, TiltedLoss, coarsen, compose, tilt
+from rpdp.accounting.composition import (
+    DOUBLE,
+    EXTENDED,
+    GridTooLongError,
+    Groups,
+    Precision,
+    TiltedLoss,
+    coarsen,
+    compose,
+    tilt,
+)
 from rpdp.accounting.participation import ExplicitCount
 from rpdp.accounting.renyi import LARGEST_ORDER, best_log_delta, log_moments, run_log_moments
+from rpdp.accounting.row_sizes import equal_rows
 from rpdp.accounting.step_loss import (
     LossMasses,
     StepCells,
+    cell_counts,
     pessimistic,
     relative_error,
     rounded,
     step_cells,
-    widest_loss,
 )
 
 if TYPE_CHECKING:
@@ -57,18 +68,29 @@ _LARGEST_ERROR_SHARE = 1e-3
 _OUTSIDE_SHARE = 1e-5
 """The mass that the window of the run may leave out, as a fraction of δ; all rounds together may leave out as much."""
 
-_MOST_OUTSIDE, _LEAST_OUTSIDE = 1e-12, 1e-15
+_MOST_OUTSIDE, _LEAST_OUTSIDE = 1e-12, 4.5
 """Limits of that mass. Only without a tilt, where it does not depend on a guess of ε, may it exceed the upper one.
 
-Below the lower one it would vanish in rounding errors.
+Below the lower one, in units of the precision of the transforms (1e-15 in double), it would vanish in rounding errors.
 """
 
+_EXTENDED_GAIN = float(np.finfo(EXTENDED).eps / np.finfo(DOUBLE).eps)
+"""The factor by which extended precision lowers the error."""
+
 _MOST_CELLS = 2**17
-_ROWS_AT_ONCE = 24
+_ROWS_AT_ONCE = 96
+_CELLS_AT_ONCE = 2**17
+"""Limits of a batch: many rows save time, long ones need memory."""
+
 _MOST_PASSES = 5
 _MOST_COARSENINGS = 8
 _FAR_OFF = 0.7
 """A result below this fraction of its guess used a grid and tilt meant for another ε, so it gets another pass."""
+
+_FAR_BELOW = 0.005
+"""A lower bound this far below its upper bound is computed again, with more digits on a finer grid."""
+
+_FINER = 0.2
 
 _UNKNOWN = (np.inf, 0.0, 1.0, 0.0)
 """The result for a row that no grid can cover: ε, steepness, error, and the error as a fraction of δ."""
@@ -103,19 +125,14 @@ class _Grid:
     step_spacing: FloatArray
     round_spacing: FloatArray
     lost: float
+    precision: Precision = DOUBLE
 
     def coarser(self) -> _Grid:
         return replace(self, step_spacing=2.0 * self.step_spacing, round_spacing=2.0 * self.round_spacing)
 
     def take(self, rows: NDArray[np.int64] | list[int]) -> _Grid:
-        return _Grid(
-            self.q[rows],
-            self.tilt[rows],
-            self.outside[rows],
-            self.step_spacing[rows],
-            self.round_spacing[rows],
-            self.lost,
-        )
+        chosen = {name: getattr(self, name)[rows] for name in ("q", "tilt", "outside", "step_spacing", "round_spacing")}
+        return replace(self, **chosen)
 
 
 def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accuracy: float = ACCURACY) -> FloatArray:
@@ -128,26 +145,32 @@ def upper_epsilon(q: FloatArray, run: Run, delta: float, guide: BestOrders, accu
 
     def solve(grid: _Grid) -> FloatArray:
         # The mass beyond the grid is paid for with δ before ε is read off: it counts as a certain loss.
-        removing, adding = (_smallest_epsilon(way, delta - grid.lost * run.steps) for way in _both_ways(grid, run))
+        removing, adding = _both_ways(grid, run, lambda loss: _smallest_epsilon(loss, delta - grid.lost * run.steps))
         return np.where(removing[0] >= adding[0], removing, adding)
 
     result = guide.bound.copy()
     guess, steepness = guide.bound.copy(), guide.theta.copy()
     error = np.full(q.shape, run.steps * _STEP_ERROR)
     rows = np.flatnonzero((guess > 0.0) & (guess < _LARGEST_EPSILON))
-    for _ in range(_MOST_PASSES):
-        if rows.size == 0:
-            break
-        theta = guide.theta[rows]
-        tilts, outside = _choose_tilt(q[rows], run, guess[rows], delta, theta, error[rows])
-        grid = _choose_grid(
-            q[rows], run, guess[rows], steepness[rows], accuracy, tilts, _LOST_SHARE * delta, outside=outside
-        )
-        epsilon, steepness[rows], error[rows], share = _in_batches(solve, grid, _UNKNOWN)
-        result[rows] = np.fmin(epsilon, result[rows])  # every pass gives a valid bound: keep the smallest
-        again = (epsilon < _FAR_OFF * guess[rows]) | ((share > _LARGEST_ERROR_SHARE) & (tilts < theta))
-        rows = rows[again & (guess[rows] > ACCURACY * ACCURACY_FLOOR)]
-        guess[rows] = np.maximum(result[rows], ACCURACY * ACCURACY_FLOOR)
+    for precision in (DOUBLE, EXTENDED):
+        unresolved = np.zeros(q.shape, dtype=bool)
+        for _ in range(_MOST_PASSES):
+            if rows.size == 0:
+                break
+            theta = guide.theta[rows]
+            tilts, outside = _choose_tilt(q[rows], run, guess[rows], delta, theta, error[rows], precision)
+            grid = _choose_grid(
+                q[rows], run, guess[rows], steepness[rows], accuracy, tilts, _LOST_SHARE * delta, outside, precision
+            )
+            epsilon, steepness[rows], error[rows], share = _in_batches(solve, grid, run, _UNKNOWN)
+            result[rows] = np.fmin(epsilon, result[rows])  # every pass gives a valid bound: keep the smallest
+            unresolved[rows] = share > _LARGEST_ERROR_SHARE
+            again = (epsilon < _FAR_OFF * guess[rows]) | (unresolved[rows] & (tilts < theta))
+            rows = rows[again & (guess[rows] > ACCURACY * ACCURACY_FLOOR)]
+            guess[rows] = np.maximum(result[rows], ACCURACY * ACCURACY_FLOOR)
+        # What is left of the error can only be lowered by transforms with more digits.
+        rows = np.flatnonzero(unresolved & (result > ACCURACY * ACCURACY_FLOOR))
+        guess[rows], error[rows], accuracy = result[rows], error[rows] * _EXTENDED_GAIN, accuracy * _FINER
     return result
 
 
@@ -156,21 +179,23 @@ def upper_delta(q: FloatArray, run: Run, epsilon: float, guide: BestOrders, accu
     least = float(np.exp(np.clip(guide.bound.min(), -600.0, 0.0)))
 
     def solve(grid: _Grid) -> FloatArray:
-        worse = np.maximum(*(_delta_at(way, epsilon) for way in _both_ways(grid, run)))
-        return (worse + grid.lost * run.steps)[None, :]
+        worse = np.maximum(*_both_ways(grid, run, lambda loss: _delta_at(loss, epsilon)))
+        return np.asarray(worse + grid.lost * run.steps)
 
     guess = np.full(q.shape, max(epsilon, ACCURACY_FLOOR))
     tilts, outside = _choose_tilt(q, run, guess, least, guide.theta, np.full(q.shape, run.steps * _STEP_ERROR))
-    grid = _choose_grid(q, run, guess, guide.theta, accuracy, tilts, _LOST_SHARE * least, outside=outside)
-    return np.asarray(np.fmin(_in_batches(solve, grid, (1.0,))[0], 1.0))
+    grid = _choose_grid(q, run, guess, guide.theta, accuracy, tilts, _LOST_SHARE * least, outside)
+    return np.asarray(np.fmin(_in_batches(solve, grid, run, (1.0,))[0], 1.0))
 
 
 def lower_epsilon(q: FloatArray, run: Run, delta: float, upper: FloatArray, accuracy: float = ACCURACY) -> FloatArray:
     """Lower bounds on ε(δ): what an attacker who sums rounded losses can prove. At least 0, never above the truth.
 
-    The upper bounds `upper` determine tilt and grid. Rows where they are 0 or too large to matter get 0. So does every
-    row if the counts of joined rounds were rounded up, because rounded counts prove nothing about the true ones.
+    The upper bounds `upper` determine tilt and grid. Rows where they are 0 or too large to matter get 0. Counts of
+    joined rounds that were rounded up prove nothing about the true ones; those rounded down take their place.
     """
+    if isinstance(run.count, ExplicitCount) and run.count.rounded_down is not None:
+        run = replace(run, count=run.count.rounded_down)
 
     def solve(grid: _Grid) -> FloatArray:
         cells = _cells(grid, run, centred=True)
@@ -179,24 +204,38 @@ def lower_epsilon(q: FloatArray, run: Run, delta: float, upper: FloatArray, accu
 
     result = np.zeros(q.shape)
     rows = np.flatnonzero((upper > 0.0) & (upper < _LARGEST_EPSILON))
-    is_exact = not (isinstance(run.count, ExplicitCount) and run.count.is_rounded_up)
-    if rows.size and is_exact:
-        theta = best_log_delta(q[rows], run.noise_multiplier, run.local_steps, run.count, upper[rows]).theta
-        lost = _LOST_SHARE * delta * float(np.exp(-upper[rows].max()))
-        grid = _choose_grid(q[rows], run, upper[rows], theta, accuracy, theta, lost)
-        result[rows] = _in_batches(solve, grid, (0.0,))[0]
+    theta = best_log_delta(q[rows], run.noise_multiplier, run.local_steps, run.count, upper[rows]).theta
+    for precision in (DOUBLE, EXTENDED):
+        for level in np.unique(np.ceil(upper[rows])):
+            part = np.flatnonzero(np.ceil(upper[rows]) == level)
+            at, tilts, outside = rows[part], theta[part], None
+            if precision is EXTENDED:
+                error = np.full(at.shape, run.steps * _STEP_ERROR * _EXTENDED_GAIN)
+                tilts, outside = _choose_tilt(q[at], run, upper[at], delta, theta[part], error, precision)
+            lost = _LOST_SHARE * delta * float(np.exp(-level))
+            grid = _choose_grid(q[at], run, upper[at], theta[part], accuracy, tilts, lost, outside, precision)
+            result[at] = np.maximum(result[at], _in_batches(solve, grid, run, (0.0,))[0])
+        short = result[rows] < (1.0 - _FAR_BELOW) * upper[rows]
+        rows, theta, accuracy = rows[short], theta[short], accuracy * _FINER
     return result
 
 
 def _choose_tilt(
-    q: FloatArray, run: Run, epsilon: FloatArray, delta: float, theta: FloatArray, error: FloatArray
+    q: FloatArray,
+    run: Run,
+    epsilon: FloatArray,
+    delta: float,
+    theta: FloatArray,
+    error: FloatArray,
+    precision: Precision = DOUBLE,
 ) -> tuple[FloatArray, FloatArray]:
     """The smallest tilt (0, θ/4, θ/2 or θ) whose numerical error is negligible beside δ, and the mass to leave out.
 
     Without a tilt the window is short even when rare losses are huge. With θ itself the error is relative to the
     Chernoff bound at ε, however small δ is. `error` is the error of the tilted masses.
     """
-    wanted = np.log(error) - np.log(_ERROR_SHARE * delta)  # the log factor by which a tilt must lower the error
+    # The log factor by which a tilt must lower the error; a single step has none.
+    wanted = np.log(np.maximum(error, 1e-300)) - np.log(_ERROR_SHARE * delta)
     tilts, gain = np.zeros(q.shape), np.zeros(q.shape)
     for part in (0.25, 0.5, 1.0):
         rows = np.flatnonzero(gain < wanted)
@@ -206,7 +245,8 @@ def _choose_tilt(
         moment = run_log_moments(q[rows], 1.0 + tilts[rows], run.noise_multiplier, run.local_steps, run.count)
         gain[rows] = tilts[rows] * epsilon[rows] - moment
     most = np.where(tilts > 0.0, _MOST_OUTSIDE, 1.0)
-    return tilts, np.clip(_OUTSIDE_SHARE * delta * np.exp(np.minimum(gain, 700.0)), _LEAST_OUTSIDE, most)
+    least = _LEAST_OUTSIDE * float(np.finfo(precision).eps)
+    return tilts, np.clip(_OUTSIDE_SHARE * delta * np.exp(np.minimum(gain, 700.0)), least, most)
 
 
 def _choose_grid(
@@ -217,8 +257,8 @@ def _choose_grid(
     accuracy: float,
     tilts: FloatArray,
     lost: float,
-    *,
     outside: FloatArray | None = None,
+    precision: Precision = DOUBLE,
 ) -> _Grid:
     """Grid spacings for a given accuracy, with at most `lost` of the mass beyond the grid over the whole run.
 
@@ -234,20 +274,23 @@ def _choose_grid(
     step_spacing = np.minimum(np.sqrt(allowed / (rounds * run.local_steps)), widest)
     round_spacing = np.minimum(np.sqrt(allowed / rounds), widest)
     outside = np.full(q.shape, _MOST_OUTSIDE) if outside is None else outside
-    return _Grid(q, tilts, outside, step_spacing, round_spacing, lost / run.steps)
+    return _Grid(q, tilts, outside, step_spacing, round_spacing, lost / run.steps, precision)
 
 
-def _in_batches(solve: Callable[[_Grid], FloatArray], grid: _Grid, otherwise: tuple[float, ...]) -> FloatArray:
-    """Solve rows in batches of neighbouring q, which need arrays of similar size; one column per row of the grid.
+def _in_batches(
+    solve: Callable[[_Grid], FloatArray], grid: _Grid, run: Run, otherwise: tuple[float, ...]
+) -> FloatArray:
+    """Solve rows in batches with arrays of equal size; one column per row of the grid.
 
     A grid that is too long is coarsened a few times. Rows that are still too long get `otherwise`.
     """
-    order = np.argsort(grid.q)
-    parts = [
-        _solve_coarser(solve, grid.take(order[start : start + _ROWS_AT_ONCE]), otherwise)
-        for start in range(0, order.size, _ROWS_AT_ONCE)
-    ]
-    return np.concatenate(parts, axis=1)[:, np.argsort(order)]
+    counts = cell_counts(grid.q, run.noise_multiplier, grid.step_spacing, grid.lost)
+    result = np.empty((len(otherwise), grid.q.size))
+    for equal in equal_rows(counts):
+        together = int(np.clip(_CELLS_AT_ONCE // counts[equal[0]], 1, _ROWS_AT_ONCE))
+        for rows in np.array_split(equal, -(-equal.size // together)):
+            result[:, rows] = _solve_coarser(solve, grid.take(rows), otherwise)
+    return result
 
 
 def _solve_coarser(solve: Callable[[_Grid], FloatArray], batch: _Grid, otherwise: tuple[float, ...]) -> FloatArray:
@@ -263,26 +306,37 @@ def _solve_coarser(solve: Callable[[_Grid], FloatArray], batch: _Grid, otherwise
 
 
 def _cells(grid: _Grid, run: Run, *, centred: bool) -> StepCells:
-    columns = widest_loss(grid.q, run.noise_multiplier, grid.lost) / grid.step_spacing
-    if columns.max() > _MOST_CELLS:
-        raise GridTooLongError(f"{columns.max():,.0f} loss cells are needed, at most {_MOST_CELLS:,} are allowed")
+    counts = cell_counts(grid.q, run.noise_multiplier, grid.step_spacing, grid.lost)
+    if counts.max() > _MOST_CELLS:
+        raise GridTooLongError(f"{counts.max():,} loss cells are needed, at most {_MOST_CELLS:,} are allowed")
     return step_cells(grid.q, run.noise_multiplier, grid.step_spacing, grid.lost, centred=centred)
 
 
-def _composed(step: LossMasses, tilts: FloatArray, grid: _Grid, run: Run) -> TiltedLoss:
-    loss = tilt(step, tilts, relative_error(run.noise_multiplier, grid.lost))
+def _composed(step: LossMasses, tilts: FloatArray, grid: _Grid, run: Run) -> Groups:
+    """The run's loss distribution from that of one step, in groups of rows with arrays of equal size."""
+    groups = [(np.arange(grid.q.size), tilt(step, tilts, relative_error(run.noise_multiplier, grid.lost)))]
     if run.local_steps > 1:
-        loss = compose(loss, ExplicitCount.exactly(run.local_steps), grid.outside / run.count.largest)
+        steps, outside = ExplicitCount.exactly(run.local_steps), grid.outside / run.count.largest
+        groups = _split(groups, lambda rows, loss: compose(loss, steps, outside[rows], grid.precision))
         if run.count.largest > 1:
-            loss = coarsen(loss, grid.round_spacing)
-    return compose(loss, run.count, grid.outside)
+            groups = _split(groups, lambda rows, loss: coarsen(loss, grid.round_spacing[rows]))
+    return _split(groups, lambda rows, loss: compose(loss, run.count, grid.outside[rows], grid.precision))
 
 
-def _both_ways(grid: _Grid, run: Run) -> list[TiltedLoss]:
-    """Dominating loss distributions of the run, removing and adding the record."""
+def _split(groups: Groups, then: Callable[[NDArray[np.int64], TiltedLoss], Groups]) -> Groups:
+    return [(rows[part], result) for rows, loss in groups for part, result in then(rows, loss)]
+
+
+def _both_ways(grid: _Grid, run: Run, read: Callable[[TiltedLoss], FloatArray]) -> list[FloatArray]:
+    """What `read` finds in dominating loss distributions of the run, removing and adding the record: a column a row."""
     cells = _cells(grid, run, centred=False)
     steps = [pessimistic(cells, removing=removing) for removing in (True, False)]
-    return [_composed(step, grid.tilt, grid, run) for step in steps]
+    return [_read(_composed(step, grid.tilt, grid, run), read) for step in steps]
+
+
+def _read(groups: Groups, read: Callable[[TiltedLoss], FloatArray]) -> FloatArray:
+    found = np.concatenate([read(loss) for _, loss in groups], axis=1)
+    return found[:, np.argsort(np.concatenate([rows for rows, _ in groups]))]
 
 
 def _untilting(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
@@ -296,10 +350,11 @@ def _untilting(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
         return np.asarray(np.exp(loss.log_mass[:, None] - loss.tilt[:, None] * losses))
 
 
-def _weights(loss: TiltedLoss) -> FloatArray:
-    """The masses with the tilt removed."""
+def _weights(loss: TiltedLoss, *, upper: bool = True) -> FloatArray:
+    """The masses with the tilt removed, as large (or as small) as their relative error allows."""
+    margin = np.exp(loss.relative if upper else -loss.relative)[:, None]
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(loss.masses > 0.0, loss.masses * _untilting(loss, loss.losses), 0.0)
+        return np.where(loss.masses > 0.0, loss.masses * (_untilting(loss, loss.losses) * margin), 0.0)
 
 
 def _error_at(loss: TiltedLoss, losses: FloatArray) -> FloatArray:
@@ -376,25 +431,32 @@ def _delta_at(loss: TiltedLoss, epsilon: float) -> FloatArray:
     rows = np.arange(inside.size)
     value = at_points[rows, inside] - slope[rows, inside] * np.expm1(epsilon - loss.losses[rows, inside])
     beyond = _error_at(loss, np.full((inside.size, 1), epsilon))[:, 0]
-    return np.where(index < 0, 1.0, np.where(index >= at_points.shape[1], beyond, value))
+    return np.where(index < 0, 1.0, np.where(index >= at_points.shape[1], beyond, value))[None, :]
 
 
 def _proven_epsilon(cells: StepCells, grid: _Grid, run: Run, delta: float, *, removing: bool) -> FloatArray:
     """The ε proved by the test "the sum S of rounded losses exceeds t" at its best threshold t.
 
     It is the maximum over t of log((Pr[S > t] − δ) / Pr'[S > t]).
-    Errors count against the attacker: they lower Pr and raise Pr', so the result is never above the truth.
     """
     own_step, other_step = rounded(cells, removing=removing)
-    own = _composed(own_step, grid.tilt, grid, run)
-    other = _composed(other_step, grid.tilt + 1.0, grid, run)
-    own_tail = np.cumsum(_weights(own)[:, ::-1], axis=1)[:, ::-1]
-    other_tail = np.cumsum(_weights(other)[:, ::-1], axis=1)[:, ::-1]
-    index = own.first[:, None] - other.first[:, None] + np.arange(own.masses.shape[1])
-    inside = np.clip(index, 0, other_tail.shape[1] - 1)
-    false_alarm = np.take_along_axis(other_tail, inside, axis=1)
-    false_alarm = np.where(index < 0, 1.0, np.where(index >= other_tail.shape[1], 0.0, false_alarm))
-    false_alarm = false_alarm + _error_at(other, own.losses) + grid.lost * run.steps
+    own = _by_row(_composed(own_step, grid.tilt, grid, run))
+    other = _by_row(_composed(other_step, grid.tilt + 1.0, grid, run))
+    return np.array([_proven(own[row], other[row], delta, grid.lost * run.steps) for row in range(grid.q.size)])
+
+
+def _by_row(groups: Groups) -> dict[int, TiltedLoss]:
+    return {int(row): loss.take(np.array([place])) for rows, loss in groups for place, row in enumerate(rows)}
+
+
+def _proven(own: TiltedLoss, other: TiltedLoss, delta: float, lost: float) -> float:
+    """Errors count against the attacker: they lower Pr and raise Pr', so the result is never above the truth."""
+    own_tail = np.cumsum(_weights(own, upper=False)[:, ::-1], axis=1)[0, ::-1]
+    other_tail = np.cumsum(_weights(other)[:, ::-1], axis=1)[0, ::-1]
+    index = own.first - other.first + np.arange(own_tail.size)
+    inside = np.clip(index, 0, other_tail.size - 1)
+    false_alarm = np.where(index < 0, 1.0, np.where(index >= other_tail.size, 0.0, other_tail[inside]))
+    false_alarm = false_alarm + _error_at(other, own.losses)[0] + lost
     with np.errstate(divide="ignore", invalid="ignore"):
-        proven = np.log(np.maximum(own_tail - _error_at(own, own.losses) - delta, 0.0) / false_alarm)
-    return np.asarray(np.where(np.isfinite(proven), proven, 0.0).max(axis=1, initial=0.0))
+        proven = np.log(np.maximum(own_tail - _error_at(own, own.losses)[0] - delta, 0.0) / false_alarm)
+    return float(np.where(np.isfinite(proven), proven, 0.0).max(initial=0.0))

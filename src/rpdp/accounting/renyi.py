@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.accounting.row_sizes import equal_rows, public_sizes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,6 +36,9 @@ _REACH = 10.0
 _NEGLIGIBLE = 40.0
 """Parts of the integrand whose logarithm is this far below that of the total are left out."""
 
+_MOMENT_ERROR = 1e-11
+"""The relative error allowed for a moment; integration in forty digits shows less (tested)."""
+
 _NODES_AT_ONCE = 500_000
 _SERIES_BELOW = 0.03
 _LARGE = 30.0
@@ -45,29 +50,25 @@ def log_moments(q: FloatArray, orders: FloatArray, noise_multiplier: float) -> F
     q, orders = np.broadcast_arrays(np.asarray(q, np.float64), np.asarray(orders, np.float64))
     flat_q, flat_orders = q.ravel(), orders.ravel()
     result = np.empty(flat_q.size)
-    ends = _axis_ends(flat_q, flat_orders, noise_multiplier)
-    by_end = np.argsort(ends, kind="stable")  # a block shares its longest axis, so group axes of similar length
-    position = 0
-    while position < by_end.size:
-        length = _axis(2.0 * ends[by_end[position]], noise_multiplier).size
-        block = by_end[position : position + max(1, _NODES_AT_ONCE // length)]
-        block = block[ends[block] <= 2.0 * ends[block[0]]]
-        x = _axis(float(ends[block].max()), noise_multiplier)
-        result[block] = _moments_on(x, flat_q[block], flat_orders[block], noise_multiplier)
-        position += block.size
+    step = _axis_step(noise_multiplier)
+    points = np.ceil(_axis_ends(flat_q, flat_orders, noise_multiplier) / step).astype(np.int64)
+    ends = public_sizes(points)  # each pair's own: its moment must not depend on the other pairs
+    for equal in equal_rows(ends):
+        x = np.arange(np.floor(-_REACH * noise_multiplier / step), ends[equal[0]] + 1.0) * step
+        for block in np.array_split(equal, -(-equal.size * x.size // _NODES_AT_ONCE)):
+            result[block] = _moments_on(x, flat_q[block], flat_orders[block], noise_multiplier)
     unsampled = flat_q == 1.0  # without sampling the moment has a closed form
     result[unsampled] = (flat_orders * (flat_orders - 1.0))[unsampled] / (2.0 * noise_multiplier**2)
     return result.reshape(q.shape)
 
 
-def _axis(end: float, noise_multiplier: float) -> FloatArray:
-    """Equally spaced points up to `end`.
+def _axis_step(noise_multiplier: float) -> float:
+    """The distance of the points of the axis.
 
     The nearest singularities of the integrand lie π σ² off the axis, and the Gaussian itself allows steps of 0.7 σ. A
     step of half of σ or σ², whichever is smaller, gives more than twelve digits.
     """
-    step = 0.5 * min(noise_multiplier, noise_multiplier**2)
-    return np.arange(np.floor(-_REACH * noise_multiplier / step), np.ceil(end / step) + 1.0) * step
+    return 0.5 * min(noise_multiplier, noise_multiplier**2)
 
 
 def _axis_ends(q: FloatArray, orders: FloatArray, noise_multiplier: float) -> FloatArray:
@@ -147,8 +148,10 @@ def tight_epsilon(log_moment: FloatArray, orders: FloatArray, delta: float) -> F
     bound jumps there, so no q uses up a budget between 0 and the value just above the jump.
     """
     theta = orders - 1.0
-    epsilon = log_moment / theta - np.log1p(1.0 / theta) - (np.log(delta) + np.log(orders)) / theta
-    within_delta = delta**2 + np.expm1(-log_moment / theta) > 0.0
+    divergence, needed = log_moment * (1.0 + _MOMENT_ERROR) / theta, (np.log(delta) + np.log(orders)) / theta
+    rounding = 4.0 * np.finfo(np.float64).eps * (divergence + np.abs(needed) + np.log1p(1.0 / theta))
+    epsilon = divergence - np.log1p(1.0 / theta) - needed + rounding
+    within_delta = delta**2 + np.expm1(-divergence) > 0.0
     return np.where(within_delta, 0.0, np.maximum(epsilon, 0.0))
 
 

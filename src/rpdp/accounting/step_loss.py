@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
+from rpdp.accounting.row_sizes import public_sizes
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -58,7 +60,8 @@ class StepCells:
     with_record: FloatArray
     without_record: FloatArray
     cell: NDArray[np.int64]
-    lost: float
+    width: int
+    """An upper limit for the number of grid points that carry mass, the same for all rows."""
 
 
 def reach_for(lost: float) -> float:
@@ -83,20 +86,24 @@ def log_ratio(q: FloatArray, y: FloatArray) -> FloatArray:
     return np.where(near, np.log1p(np.clip(v, -0.5, 0.5)), other)
 
 
-def widest_loss(q: FloatArray, noise_multiplier: float, lost: float) -> FloatArray:
-    """The distance between the smallest and the largest loss that `step_cells` keeps."""
+def cell_counts(q: FloatArray, noise_multiplier: float, spacing: FloatArray, lost: float) -> NDArray[np.int64]:
+    """How many cells each row of `step_cells` needs at most, rounded up to `public_sizes`."""
     reach = reach_for(lost) * noise_multiplier
     low, high = (log_ratio(q, np.full(q.shape, (x - 0.5) / noise_multiplier**2)) for x in (-reach, 1.0 + reach))
-    return np.asarray(high - low)
+    return public_sizes(np.ceil((high - low) / spacing).astype(np.int64) + 2)
 
 
 def step_cells(q: FloatArray, noise_multiplier: float, spacing: FloatArray, lost: float, *, centred: bool) -> StepCells:
-    """Quadrature points of one step for each q. Cells end at grid points, or halfway between them if `centred`."""
+    """Quadrature points of one step for each q. Cells end at grid points, or halfway between them if `centred`.
+
+    Rows of different `cell_counts` get arrays of the largest.
+    """
     sigma = noise_multiplier
+    cells = int(cell_counts(q, sigma, spacing, lost).max())
     reach = reach_for(lost) * sigma
     low, high = -reach, 1.0 + reach
     panel_edges = _panel_edges(sigma, reach)
-    cell_edges = _cell_edges(q, sigma, spacing, (low, high), offset=0.5 if centred else 0.0)
+    cell_edges = _cell_edges(q, sigma, spacing, (low, high), cells, offset=0.5 if centred else 0.0)
     edges = np.concatenate([np.broadcast_to(panel_edges, (q.size, panel_edges.size)), cell_edges], axis=1)
     edges.sort(axis=1)  # no panel may cross the end of a cell: every node then belongs to one cell for certain
     middle = 0.5 * (edges[:, 1:] + edges[:, :-1])
@@ -113,7 +120,7 @@ def step_cells(q: FloatArray, noise_multiplier: float, spacing: FloatArray, lost
         with_record=without * np.exp(loss),
         without_record=without,
         cell=np.repeat(cell, _NODES.size, axis=1),
-        lost=lost,
+        width=cells + 2,
     )
 
 
@@ -136,13 +143,12 @@ def _panel_edges(sigma: float, reach: float) -> FloatArray:
 
 
 def _cell_edges(
-    q: FloatArray, sigma: float, spacing: FloatArray, ends: tuple[float, float], offset: float
+    q: FloatArray, sigma: float, spacing: FloatArray, ends: tuple[float, float], cells: int, offset: float
 ) -> FloatArray:
     """The points of the axis at which the loss crosses the ends of its cells, padded with the right end."""
-    low, high = (log_ratio(q, np.full(q.shape, (x - 0.5) / sigma**2)) / spacing for x in ends)
+    low = log_ratio(q, np.full(q.shape, (ends[0] - 0.5) / sigma**2)) / spacing
     first = np.floor(low + offset).astype(np.int64) + 1
-    columns = int((np.floor(high + offset).astype(np.int64) - first).max()) + 1
-    losses = (first[:, None] + np.arange(max(columns, 0)) - offset) * spacing[:, None]
+    losses = (first[:, None] + np.arange(cells) - offset) * spacing[:, None]
     ratio = np.expm1(np.minimum(losses, 600.0)) / q[:, None]
     # Near a ratio of −1, log1p(ratio) loses its digits. There y = loss − log q + log(1 − (1 − q) e^−loss) is used.
     absent = (1.0 - q[:, None]) * np.exp(np.minimum(-losses, 700.0))
@@ -166,8 +172,7 @@ def pessimistic(cells: StepCells, *, removing: bool) -> LossMasses:
     upper = mass * upper_share
     first = lower.min(axis=1)
     column = lower - first[:, None]
-    width = int(column.max()) + 2
-    masses = _sum_by_column(column, mass - upper, width) + _sum_by_column(column + 1, upper, width)
+    masses = _sum_by_column(column, mass - upper, cells.width) + _sum_by_column(column + 1, upper, cells.width)
     return LossMasses(masses, first, cells.spacing)
 
 
@@ -175,8 +180,7 @@ def rounded(cells: StepCells, *, removing: bool) -> tuple[LossMasses, LossMasses
     """The exact distribution of the rounded loss, under the measure it is drawn from and under the other one."""
     loss = cells.cell if removing else -cells.cell
     first = loss.min(axis=1)
-    column = loss - first[:, None]
-    width = int(column.max()) + 1
+    column, width = loss - first[:, None], cells.width
     own, other = cells.with_record, cells.without_record
     if not removing:
         own, other = other, own

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from rpdp.budgets.validation import LINES, NO_RECORDS, ROWS, Place
-from rpdp.errors import BudgetError
+from rpdp.errors import BudgetError, InputError
+from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,21 +52,18 @@ def read_columns(path: str | Path) -> tuple[dict[str, Any], Place]:
 
 
 def write_columns(path: str | Path, columns: Mapping[str, pa.ChunkedArray]) -> None:
-    """Write CSV or Parquet, depending on the file name. An existing file is replaced only once all is written."""
+    """Write CSV or Parquet, depending on the file name, for its owner alone. An existing file is replaced last."""
     path = Path(path)
     kind = check_ending(path)
     table = pa.table(dict(columns))
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        if kind == ".parquet":
-            pa_parquet.write_table(table, unfinished)
-        else:
-            _write_csv(table, unfinished)
-        unfinished.replace(path)
-    except OSError as error:
-        raise BudgetError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+        with private_file(path, overwrite=True) as file:
+            if kind == ".parquet":
+                pa_parquet.write_table(table, file)
+            else:
+                _write_csv(table, path, file)
+    except InputError as error:
+        raise BudgetError(str(error)) from None
 
 
 def check_ending(path: Path) -> str:
@@ -139,7 +137,7 @@ def _read_csv(path: Path) -> pa.Table:
     return table
 
 
-def _write_csv(table: pa.Table, path: Path) -> None:
+def _write_csv(table: pa.Table, path: Path, file: IO[bytes]) -> None:
     texts = [table.column(name) for name in table.column_names if name not in NUMBERS]
     if any(_first_line_break(column) is not None for column in texts):
         raise BudgetError(
@@ -147,9 +145,8 @@ def _write_csv(table: pa.Table, path: Path) -> None:
         )
     plain = not any(pc.any(pc.match_substring_regex(column, '[",]')).as_py() for column in texts)
     style = "none" if plain else "needed"
-    with path.open("wb") as file:
-        file.write((",".join(table.column_names) + "\n").encode())
-        pa_csv.write_csv(table, file, pa_csv.WriteOptions(include_header=False, quoting_style=style))
+    file.write((",".join(table.column_names) + "\n").encode())
+    pa_csv.write_csv(table, file, pa_csv.WriteOptions(include_header=False, quoting_style=style))
 
 
 def _first_line_break(texts: pa.ChunkedArray) -> int | None:

@@ -169,15 +169,25 @@ class BudgetTable:
         sizes = self.subject_sizes()
         share = self.epsilon / sizes
         if delta is not None:
-            # Group composition of k records at (ε/k, δ') gives δ = δ' (1 + e^{ε/k} + … + e^{(k−1)ε/k}). This is solved
-            # for δ' and written with negative exponents only, which cannot overflow.
-            delta = delta * np.exp(share - self.epsilon) * np.expm1(-share) / np.expm1(-self.epsilon)
+            delta = delta * delta_share(self.epsilon, sizes)
         return RecordBudgets(share, delta)
 
     def _subject_codes(self) -> NDArray[np.int64]:
         assert self.subjects is not None
         encoded = pc.dictionary_encode(self.subjects.combine_chunks())
         return np.asarray(encoded.indices, dtype=np.int64)
+
+
+def delta_share(epsilon: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The part of a person's δ that each of the person's k records gets, if each has ε/k.
+
+    Group composition of k records at (ε/k, δ') gives δ = δ' (1 + e^{ε/k} + … + e^{(k−1)ε/k}). This is solved for δ' and
+    written with negative exponents only, which cannot overflow. At ε = 0 it is 1/k.
+    """
+    share = epsilon / sizes
+    with np.errstate(invalid="ignore"):  # 0/0 at ε = 0
+        part = np.exp(share - epsilon) * np.expm1(-share) / np.expm1(-epsilon)
+    return np.where(epsilon == 0.0, 1.0 / sizes, np.where(sizes == 1, 1.0, part))
 
 
 def _frozen(name: str, values: ArrayLike) -> NDArray[np.float64]:

@@ -33,7 +33,6 @@ AUTHORS_CANDIDATES = np.unique(np.concatenate([np.arange(1, 100) / 100.0, np.ara
 
 _SEARCH_TOLERANCE = 1e-3
 _SEARCH_STEPS = 60
-_MOST_ALONE = 1024
 
 
 @dataclass(frozen=True)
@@ -143,11 +142,12 @@ def scf(curve: PrivacyCurve, budgets: NDArray[np.float64], candidates: ArrayLike
 
     The fitted curve can lie below the true one, so some records would overspend; `facts["violation"]` is the largest
     cost(q)/ε over the given budgets. Each record is therefore active only in rounds 1 … t_j, where t_j is the largest t
-    whose cost is within its budget. It depends only on public settings and the record's own budget, never on the run.
+    whose cost is within its budget. It depends only on public settings and the record's own budget, never on the run
+    or on other records: each q is priced at a fixed point just above it, however many there are.
     """
     fit = fit_curve(curve, candidates)
     q = fit.probabilities(budgets)
-    whole_run = _price(curve, q)
+    whole_run = curve.epsilon_above(q)
     active, cost = _active_rounds(curve, q, budgets, whole_run)
     facts = {
         "a": fit.a,
@@ -180,15 +180,10 @@ def _active_rounds(
         middle = (enough[unfinished] + too_many[unfinished]) // 2
         for announced in np.unique(middle):
             rows = unfinished[middle == announced]
-            prices = _price(curve.after(int(announced)), q[rows])
+            prices = curve.after(int(announced)).epsilon_above(q[rows])
             fits = prices <= budgets[rows]
             enough[rows[fits]], cost[rows[fits]] = announced, prices[fits]
             too_many[rows[~fits]] = announced
-
-
-def _price(curve: PrivacyCurve, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The cost of each q. If there are many, each q is rounded up to points that all silos of a federation share."""
-    return curve.epsilon(q) if np.unique(q).size <= _MOST_ALONE else curve.epsilon_above(q)
 
 
 def _all_rounds(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> NDArray[np.int32]:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pa_parquet
 
 from rpdp.display import html_table
 from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
+from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -200,7 +201,7 @@ class SiloPlan:
         return digest.hexdigest()
 
     def write(self, path: str | Path) -> None:
-        """Write a Parquet file that also contains the public plan and the fingerprint."""
+        """Write a Parquet file that only its owner may read; it also contains the public plan and the fingerprint."""
         meta = {
             "format": FORMAT,
             "public": self.public.to_json(),
@@ -218,7 +219,8 @@ class SiloPlan:
                 "status": self.status,
             }
         ).replace_schema_metadata({_META: json.dumps(meta).encode()})
-        pa_parquet.write_table(table, path)
+        with private_file(path, overwrite=True) as file:
+            pa_parquet.write_table(table, file)
 
     @classmethod
     def read(cls, path: str | Path) -> SiloPlan:

@@ -45,6 +45,18 @@ class Coin:
         return self._faces.pop(0) if self._faces else True
 
 
+class Rounds:
+    """Draws the given rounds, and counts how often it is asked to."""
+
+    def __init__(self, *rounds: int) -> None:
+        self._rounds = rounds
+        self.times = 0
+
+    def __call__(self) -> tuple[int, ...]:
+        self.times += 1
+        return self._rounds
+
+
 def never() -> bool:
     pytest.fail("a coin was drawn that must not be drawn")
 
@@ -60,9 +72,9 @@ class AccountSuite(ABC):
     def switch_off(self, account: Account, positions: NDArray[np.int64]) -> None:
         """Withdraw these records, by whatever way this account has."""
 
-    def reserved(self, plan: SiloPlan, rounds_to_join: tuple[int, ...] | None = None) -> Account:
+    def reserved(self, plan: SiloPlan, expires: float | None = None) -> Account:
         account = self.make()
-        account.reserve("run", plan, rounds_to_join)
+        account.reserve("run", plan, expires)
         return account
 
     # Reservations
@@ -204,9 +216,10 @@ class AccountSuite(ABC):
 
     def test_exactly_the_drawn_rounds_are_joined_and_no_coin_is_thrown(self) -> None:
         public = make_public(rounds=6, participations=3)
-        account = self.reserved(plan(public), (2, 3, 6))
-        joined = [number for number in range(1, 7) if account.charge("run", number, never).joined]
+        account, drawn = self.reserved(plan(public)), Rounds(2, 3, 6)
+        joined = [number for number in range(1, 7) if account.charge("run", number, never, drawn).joined]
         assert joined == [2, 3, 6]
+        assert drawn.times == 1  # with the first charge
         assert public.schedule == Schedule(6, 3, participations=3)
 
     # Outbox

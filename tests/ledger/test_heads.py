@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,26 @@ def test_private_events_leave_no_trace_in_the_public_head(tmp_path: Path) -> Non
             assert ledger.chain.seq == (8 if private else 5)
     assert found[0].count == found[1].count == 4
     assert found[0].head == found[1].head
+
+
+@pytest.mark.parametrize(("schedule", "second_join"), [({}, None), ({"participations": 2}, (2, 4))])
+def test_coins_leave_no_trace_in_the_public_head(
+    tmp_path: Path, schedule: dict[str, int], second_join: tuple[int, ...] | None
+) -> None:
+    """A server that knows every round could try both coins against the head: it must be the same whatever they say."""
+    found = []
+    for name, coin, join in (("in", heads, (1, 3)), ("out", small.tails, second_join)):
+        (tmp_path / name).mkdir()
+        table = small.budgets()
+        with small.make(tmp_path / name, table) as ledger:
+            ledger.reserve("run", small.plan(ledger, table, **schedule), None)
+            drawn = None if join is None else partial(tuple, join)  # with the first charge
+            coins = [ledger.charge("run", number, coin, drawn).joined for number in (1, 2)]
+            found.append((ledger.public_head().count, ledger.public_head().head, ledger.chain.head, coins))
+    (count, public, private, coins), (other_count, other_public, other_private, other_coins) = found
+    assert coins != other_coins
+    assert (count, public) == (other_count, other_public)
+    assert private != other_private  # the silo's own chain does cover the coin
 
 
 def test_every_public_event_changes_the_head(tmp_path: Path) -> None:
@@ -147,6 +169,90 @@ def test_without_the_note_only_an_acknowledged_head_opens(tmp_path: Path) -> Non
         Ledger.open(files(tmp_path))
     Ledger.open(files(tmp_path), acknowledged=head).close()
     Ledger.open(files(tmp_path)).close()
+
+
+def spent_and_rolled_back(directory: Path) -> tuple[bytes, PublicHead]:
+    """A ledger that forgot a whole run, and the note that remembers it."""
+    table = small.budgets()
+    small.make(directory, table).close()
+    shutil.copy(files(directory), directory / "backup")
+    with Ledger.open(files(directory)) as ledger:
+        ledger.reserve("run", small.plan(ledger, table), None)
+        ledger.charge("run", 1, heads)
+        head = ledger.public_head()
+    shutil.copy(directory / "backup", files(directory))
+    return (directory / "ledger.db.head").read_bytes(), head
+
+
+def test_no_damage_to_the_note_lets_a_rolled_back_ledger_in(tmp_path: Path) -> None:
+    """Every length that a truncation can leave, every byte changed in one slot, and the same in both."""
+    content, head = spent_and_rolled_back(tmp_path)
+    note = tmp_path / "ledger.db.head"
+    damaged = [content[:length] for length in range(0, len(content) + 1, 7)]
+    damaged += [content[length:] for length in range(0, len(content) + 1, 37)]
+    for place in range(0, 512, 3):
+        for slots in ((0,), (1,), (0, 1)):
+            changed = bytearray(content)
+            for slot in slots:
+                changed[512 * slot + place] ^= 1 << (place % 8)
+            damaged.append(bytes(changed))
+    damaged += [b"", bytes(1024), b"\xff" * 1024, b" " * 1024, content[512:] + content[:512], content * 3]
+    for number, image in enumerate(damaged):
+        note.write_bytes(image)
+        with pytest.raises(PrivacyRefusal, match=r"rolled back|cannot be read, so a rollback"):
+            Ledger.open(files(tmp_path))
+        if number % 50 == 0:
+            with pytest.raises(PrivacyRefusal, match="older than its acknowledged state"):
+                Ledger.open(files(tmp_path), acknowledged=head)
+            with Ledger.read(files(tmp_path)) as reader:
+                assert {finding.check for finding in reader.verify().findings} == {"chain"}
+
+
+@pytest.mark.parametrize("what", ["empty", "zeros", "a directory", "a pipe", "a link to nothing"])
+def test_a_note_that_cannot_be_read_has_the_way_out_of_a_lost_one(tmp_path: Path, what: str) -> None:
+    with small.admitted(tmp_path) as ledger:
+        head = ledger.public_head()
+    note = tmp_path / "ledger.db.head"
+    note.unlink()
+    if what == "a directory":
+        note.mkdir()
+    elif what == "a pipe":
+        os.mkfifo(note)
+    elif what == "a link to nothing":
+        note.symlink_to(tmp_path / "nothing")
+    else:
+        note.write_bytes(bytes(1024) if what == "zeros" else b"")
+    with pytest.raises(PrivacyRefusal, match="cannot be read, so a rollback of this ledger could not be noticed"):
+        Ledger.open(files(tmp_path))
+    if note.is_file():
+        Ledger.open(files(tmp_path), acknowledged=head).close()
+        Ledger.open(files(tmp_path)).close()
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_note_that_cannot_be_read_is_no_place_for_a_new_ledger(tmp_path: Path) -> None:
+    small.admitted(tmp_path).close()
+    files(tmp_path).unlink()
+    (tmp_path / "ledger.db.head").write_bytes(b"")
+    with pytest.raises(PrivacyRefusal, match="a ledger may have been here"):
+        small.make(tmp_path)
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_each_slot_alone_remembers_the_last_event(tmp_path: Path, damaged: int) -> None:
+    """A backup from one event ago, and either slot lost."""
+    with small.admitted(tmp_path) as ledger:
+        ledger.charge("run", 1, heads)
+    shutil.copy(files(tmp_path), tmp_path / "backup")
+    with Ledger.open(files(tmp_path)) as ledger:
+        ledger.charge("run", 2, heads)
+    note = tmp_path / "ledger.db.head"
+    content = bytearray(note.read_bytes())
+    content[512 * damaged : 512 * damaged + 512] = bytes(512)
+    note.write_bytes(content)
+    shutil.copy(tmp_path / "backup", files(tmp_path))
+    with pytest.raises(PrivacyRefusal, match="rolled back: it ends with event 3, but had 4 events"):
+        Ledger.open(files(tmp_path))
 
 
 def test_heads_of_several_silos_are_kept_in_one_file(tmp_path: Path) -> None:

@@ -14,14 +14,19 @@ from rpdp import BudgetTable
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
 from rpdp.ledger import Account, Charge, Ledger, LedgerInUseError
 from rpdp.ledger.inspection import verification
+from rpdp.ledger.inspection.export import export
+from rpdp.ledger.past_balances import balances_before
+from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.store import chain
-from rpdp.planning import assign_allowed
+from rpdp.planning import Status, assign_allowed
 from tests.federation.world import make_ids
 from tests.ledger import small
 from tests.ledger.account_suite import RECORDS, AccountSuite, never, plan
 from tests.ledger.small import LIFETIME_DELTA, heads, tails
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from rpdp.ledger.store.chain import Event
@@ -87,6 +92,23 @@ def test_a_run_goes_on_after_a_restart_with_the_same_plan(tmp_path: Path) -> Non
     assert len(set(made.q.tolist())) > 1
 
 
+def test_records_that_end_early_still_end_early_after_a_restart(tmp_path: Path) -> None:
+    """`scf` misses some budgets and ends those records before the last round; drawn to the end they would overspend."""
+    table = BudgetTable([f"r{number}" for number in range(8)], np.geomspace(0.05, 6.0, 8))
+    with small.make(tmp_path, table) as ledger:
+        left = ledger.left(table, LIFETIME_DELTA)
+        made = assign_allowed(small.public(rounds=20), table.ids, left, estimator="scf")
+        drawn = made.q > 0.0
+        assert len(set(made.active_rounds[drawn].tolist())) > 2
+        ledger.reserve("run", made, None)
+        assert ledger.resume("run", table.ids).active_rounds[drawn].tolist() == made.active_rounds[drawn].tolist()
+    with Ledger.open(tmp_path / "ledger.db") as again:
+        same = again.resume("run", table.ids)
+    assert same.active_rounds[drawn].tolist() == made.active_rounds[drawn].tolist()
+    assert same.q.tolist() == made.q.tolist()
+    assert same.fingerprint == made.fingerprint
+
+
 def test_a_plan_that_goes_on_has_the_budgets_it_was_made_from(tmp_path: Path) -> None:
     """What was left of the smaller of ledger and table, whatever was booked or lowered since."""
     table = small.budgets()
@@ -112,6 +134,26 @@ def test_a_plan_that_goes_on_has_the_budgets_it_was_made_from(tmp_path: Path) ->
         assert (without_the_table != made.budget).tolist() == [row == 2 for row in range(8)]
         lowered = BudgetTable(table.ids.to_pylist(), np.full(8, 1e-6)).per_record(LIFETIME_DELTA)
         assert again.resume("run", less.ids, lowered).budget.tolist() == made.cost.tolist()
+
+
+def test_a_plan_that_goes_on_knows_nothing_of_later_runs(tmp_path: Path) -> None:
+    """Who sat out for a small ε is not said to have sat out for a δ that a later run has taken."""
+    table = small.budgets(4)
+    with small.make(tmp_path, table) as ledger:
+        q = np.array([0.0, 0.5, 0.5, 0.5])
+        ledger.reserve("first", small.by_hand(small.public(), table.ids, 0.1 * (q > 0.0), q), None)
+        later = small.public(delta=LIFETIME_DELTA - small.DELTA)
+        ledger.reserve("later", small.by_hand(later, table.ids, 0.1), None)
+        resumed = ledger.resume("first", table.ids)
+        assert resumed.status.tolist() == [Status.BUDGET_TOO_SMALL, *[Status.SAMPLED] * 3]
+        assert resumed.budget.tolist() == table.epsilon.tolist()
+        before = balances_before(ledger, ledger.runs.admission("first"), ledger.balances(table.ids))
+        assert (before.booked_epsilon.tolist(), before.booked_delta.tolist()) == ([0] * 4, [0] * 4)
+        ledger.reserve("last", small.by_hand(small.public(delta=5e-4), table.ids, 0.1 * (q > 1.0), 0.0), None)
+        assert ledger.resume("last", table.ids).status.tolist() == [
+            Status.BUDGET_TOO_SMALL,
+            *[Status.DELTA_TOO_SMALL] * 3,
+        ]
 
 
 def test_going_on_with_too_few_records_is_refused(tmp_path: Path) -> None:
@@ -179,7 +221,7 @@ def test_a_ledger_is_never_overwritten(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ("PRAGMA journal_mode=DELETE", "the journal mode is delete, not WAL"),
-        ("PRAGMA user_version=7", "has format 7, but this version of rpdp reads format 1"),
+        ("PRAGMA user_version=7", "has format 7, but this version of rpdp reads formats up to 2"),
         ("PRAGMA application_id=5", "is not a ledger of rpdp"),
         ("DELETE FROM event", "its first event is missing or damaged"),
         ("UPDATE event SET joined = 1 WHERE seq = 2", "event 2 was changed"),
@@ -300,13 +342,11 @@ def test_a_lifetime_delta_of_n_runs_is_enough_for_n_runs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("join", [None, (1, 2), (1, 2, 2), (1, 2, 5)])
 def test_rounds_to_join_must_fit_the_schedule(tmp_path: Path, join: tuple[int, ...] | None) -> None:
-    table = small.budgets()
-    with small.make(tmp_path, table) as ledger:
-        made = small.plan(ledger, table, participations=3)
+    with small.admitted(tmp_path, participations=3) as ledger:
         with pytest.raises(PlanError, match="rounds_to_join"):
-            ledger.reserve("run", made, join)
-        with pytest.raises(PlanError, match="rounds_to_join"):
-            ledger.reserve("run", small.plan(ledger, table), (1, 2, 3))
+            ledger.charge("run", 1, never, None if join is None else lambda: join)
+        assert ledger.status().runs[0].announced == 0
+        assert ledger.charge("run", 1, never, lambda: (1, 2, 4)).joined
 
 
 def test_records_are_added_later(tmp_path: Path) -> None:
@@ -380,3 +420,165 @@ def test_the_explanation_of_a_record(tmp_path: Path) -> None:
     ):
         assert words in explained.text
     assert json.dumps(explained.text)
+
+
+def test_who_sits_out_and_who_is_always_drawn_are_told_apart(tmp_path: Path) -> None:
+    table = small.budgets(3)
+    with small.make(tmp_path, table) as ledger:
+        q = np.array([0.0, 0.5, 1.0])
+        ledger.reserve("run", small.by_hand(small.public(), table.ids, 0.1 * (q > 0.0), q), None)
+        told = ["it sat out and spent nothing" in ledger.explain(record).text for record in ("r0", "r1", "r2")]
+    assert told == [True, False, False]
+
+
+def test_a_withdrawn_record_has_nothing_left(tmp_path: Path) -> None:
+    with small.make(tmp_path) as ledger:
+        ledger.withdraw(["r0"])
+        told = ledger.explain("r0")
+        assert (told.left_epsilon, told.left_delta, told.withdrawn, told.switched_off) == (0.0, 0.0, True, True)
+        other = ledger.explain("r1")
+        assert (other.left_epsilon, other.left_delta) == (4.0, LIFETIME_DELTA)
+
+
+def test_what_a_cancelled_run_held_is_not_said_to_be_spent(tmp_path: Path) -> None:
+    table = small.budgets()
+    with small.make(tmp_path, table) as ledger:
+        ledger.reserve("run", small.by_hand(small.public(), table.ids, 0.1), None)
+        (held,) = ledger.explain("r0").runs
+        assert (held.epsilon, held.delta, held.joined, held.state) == (0.1, small.DELTA, 0, "held")
+        ledger.cancel("run")
+        (returned,) = ledger.explain("r0").runs
+        assert (returned.epsilon, returned.delta, returned.given_joined) == (0.0, 0.0, 0.0)
+
+
+def test_a_reader_changes_nothing(tmp_path: Path) -> None:
+    table = small.budgets()
+    small.make(tmp_path, table).close()
+    made = small.by_hand(small.public(), table.ids, 0.1)
+    with Ledger.read(tmp_path / "ledger.db") as reader:
+        asks: list[Callable[[], object]] = [
+            lambda: reader.reserve("run", made, None),
+            lambda: reader.cancel("run"),
+            reader.expire,
+            lambda: reader.acknowledge(reader.public_head()),
+            lambda: reader.add(BudgetTable(["new"], [1.0])),
+            reader.prune,
+        ]
+        for ask in asks:
+            with pytest.raises(InputError, match="open for reading only"):
+                ask()
+
+
+def test_a_copy_replaces_nothing(tmp_path: Path) -> None:
+    (tmp_path / "copy.db").write_text("another copy")
+    with small.make(tmp_path) as ledger, pytest.raises(InputError, match="exists and is not overwritten"):
+        ledger.copy(tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").read_text() == "another copy"
+
+
+def test_a_run_needs_a_name(tmp_path: Path) -> None:
+    with small.make(tmp_path) as ledger:
+        with pytest.raises(InputError, match="a run needs a name"):
+            ledger.reserve("", small.by_hand(small.public(), small.budgets().ids, 0.1), None)
+        assert ledger.chain.seq == 1
+
+
+def test_no_other_key_is_taken(tmp_path: Path) -> None:
+    """Whatever its check value is."""
+    with small.make(tmp_path) as ledger:
+        for number in range(8):
+            other = tmp_path / f"{number}.key"
+            other.write_text(bytes([number] * 32).hex())
+            other.chmod(0o600)
+            with Ledger.read(ledger.files.database, key=other) as reader, pytest.raises(InputError, match="another"):
+                reader.explain("r0")
+
+
+def test_every_commit_is_noted_at_once(tmp_path: Path) -> None:
+    """Else an older file would go unnoticed until the next one."""
+    table = small.budgets()
+    with small.make(tmp_path, table) as ledger:
+
+        def noted() -> bool:
+            assert ledger._rollback_notes is not None
+            notes = ledger._rollback_notes.notes()
+            return [note["seq"] for note in notes] == [ledger.chain.seq] * 2
+
+        made = small.by_hand(small.public(), table.ids, 0.1)
+        steps: list[Callable[[], object]] = [
+            lambda: ledger.reserve("run", made, None),
+            lambda: ledger.reserve("other", made, None),
+            lambda: ledger.cancel("other"),
+            lambda: ledger.charge("run", 1, heads),
+            lambda: ledger.store("run", 1, b"update"),
+            lambda: ledger.prune("run"),
+            lambda: ledger.add(BudgetTable(["new"], [1.0])),
+            lambda: (ledger.withdraw(["r0"]), ledger.left(table, LIFETIME_DELTA)),
+        ]
+        for step in steps:
+            before = ledger.chain.seq
+            step()
+            assert ledger.chain.seq > before
+            assert noted()
+
+
+def test_what_a_charge_has_booked_waits_no_longer(tmp_path: Path) -> None:
+    table = small.budgets()
+    with small.make(tmp_path, table) as ledger:
+        ledger.reserve("run", small.by_hand(small.public(), table.ids, 0.1), None)
+        ledger.withdraw(["r0"])
+        ledger.lower_budgets(["r1"], 0.5)
+        assert [action.kind for action in ledger.pending()] == ["withdraw", "lower"]
+        ledger.charge("run", 1, heads)
+        assert ledger.pending() == []
+        assert ledger.switched_off().tolist() == [0]
+        assert ledger.left(table, LIFETIME_DELTA).epsilon[:3].tolist() == [0.0, pytest.approx(0.4), pytest.approx(1.9)]
+
+
+def test_actions_that_were_booked_are_removed_when_it_is_opened(tmp_path: Path) -> None:
+    with small.make(tmp_path) as ledger:
+        ledger.withdraw(["r0"])
+        ledger.left(small.budgets(), LIFETIME_DELTA)
+        (left,) = ledger.files.inbox.iterdir()
+        content = left.read_bytes()
+    left.write_bytes(content)  # as if the process had been killed before it closed the ledger
+    with Ledger.open(tmp_path / "ledger.db") as again:
+        assert list(again.files.inbox.iterdir()) == []
+
+
+def test_an_overview_groups_records_by_budget(tmp_path: Path) -> None:
+    """A budget on a limit is in the group below it."""
+    epsilon = [0.05, 0.1, 0.15, 0.2, 0.5, 0.6, 1.0, 2.0, 5.0, 5.5, 10.0, 11.0]
+    with small.make(tmp_path, BudgetTable(make_ids(len(epsilon)), epsilon)) as ledger:
+        groups = [(group.low, group.high, group.records) for group in ledger.overview().groups]
+    assert groups == [
+        (0.0, 0.1, 2), (0.1, 0.2, 2), (0.2, 0.5, 1), (0.5, 1.0, 2), (1.0, 2.0, 1), (2.0, 5.0, 1), (5.0, 10.0, 2),
+        (10.0, None, 1),
+    ]  # fmt: skip
+
+
+def test_an_export_replaces_nothing_unless_told_to(tmp_path: Path) -> None:
+    there = tmp_path / "accounts.csv"
+    there.write_text("the auditor's copy")
+    with small.make(tmp_path) as ledger:
+        with pytest.raises(InputError, match="exists and is not overwritten"):
+            export(ledger, there, without_ids=True, progress=silent)
+        assert there.read_text() == "the auditor's copy"
+        assert export(ledger, there, without_ids=True, progress=silent, overwrite=True) == len(small.budgets())
+
+
+def test_an_overview_counts_who_is_off_used_up_and_new(tmp_path: Path) -> None:
+    table = BudgetTable(["used", "off", "new", "part"], [2.0, 2.0, 2.0, 1.0])
+    with small.make(tmp_path, table) as ledger:
+        cost, q = np.array([2.0, 0.5, 0.0, 0.25]), np.array([0.5, 0.5, 0.0, 0.25])
+        ledger.reserve("run", small.by_hand(small.public(), table.ids, cost, q), None)
+        ledger.withdraw(["off"])
+        told = ledger.overview()
+    low, high = told.groups
+    assert (low.records, low.off, low.exhausted, low.mean_epsilon, low.mean_spent) == (1, 0, 0, 1.0, 0.25)
+    assert (high.records, high.off, high.exhausted, high.mean_epsilon) == (3, 1, 1, 2.0)
+    assert high.mean_spent == pytest.approx(2.5 / 3)
+    assert (told.withdrawn, told.switched_off, told.never_used, told.pending_actions) == (1, 1, 1, 1)
+    (run,) = told.runs
+    assert (run.drawn, run.classes, run.largest_cost, run.is_covered) == (3, 3, 2.0, True)
+    assert run.mean_cost == pytest.approx(2.75 / 3)

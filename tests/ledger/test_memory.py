@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PlanError
 from rpdp.ledger import Account, MemoryAccount
-from tests.ledger.account_suite import RECORDS, AccountSuite
+from tests.ledger.account_suite import RECORDS, AccountSuite, plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +23,12 @@ class TestMemoryAccount(AccountSuite):
 
     def test_it_is_for_simulations(self) -> None:
         assert MemoryAccount(1).is_simulation
+
+    def test_a_plan_for_more_records_is_refused(self) -> None:
+        account = MemoryAccount(RECORDS - 1)
+        with pytest.raises(PlanError, match="the plan has 4 records and the account has 3"):
+            account.reserve("run", plan(), None)
+        assert account.status().runs == ()
 
     @pytest.mark.parametrize("position", [-1, RECORDS])
     def test_records_that_do_not_exist_cannot_be_withdrawn(self, position: int) -> None:

@@ -43,6 +43,11 @@ def test_an_event_depends_on_everything_before_it() -> None:
     assert public_head_after(GENESIS, event) != public_head_after(other, event)
 
 
+def test_the_public_head_covers_which_round_was_charged() -> None:
+    one, two = (Event(3, "charge", "run", number, 1, "{}", b"", None, None) for number in (1, 2))
+    assert public_head_after(GENESIS, one) != public_head_after(GENESIS, two)
+
+
 def test_hashes_of_records_need_the_key() -> None:
     """Who has the ledger alone cannot test whether somebody is in it."""
     one, other = RecordKey(bytes(32)), RecordKey(bytes([1] * 32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.ledger import Action, Ledger, StewardKey
+from rpdp.ledger import Action, Ledger, StewardKey, StewardPublicKey
 from rpdp.ledger.store.record_keys import HASH_BYTES
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
@@ -150,7 +151,7 @@ def test_a_forged_raise_in_the_inbox_stops_the_run(tmp_path: Path, table: Budget
             with pytest.raises(PrivacyRefusal, match="signature is not that of this ledger's steward"):
                 ask()
         assert ledger.status().runs[0].announced == 0
-        (tmp_path / "ledger.db.inbox" / f"{forged.name}.action").unlink()
+        next((tmp_path / "ledger.db.inbox").glob(f"*-{forged.name}.action")).unlink()
         assert ledger.charge("run", 1, heads).is_new
 
 
@@ -163,9 +164,67 @@ def test_a_signed_raise_counts_once(tmp_path: Path, table: BudgetTable) -> None:
         ledger.lower_budgets(["r0"], 1.0)
         ledger.left(table, LIFETIME_DELTA)
     with Ledger.open(tmp_path / "ledger.db") as ledger:
+        assert ledger.left(table, LIFETIME_DELTA).epsilon[0] == 1.0
         ledger.inbox.submit(action)
+        assert ledger.pending() == []
         assert ledger.left(table, LIFETIME_DELTA).epsilon[0] == 1.0
         assert kinds(ledger) == ["create", "raise", "lower"]
+
+
+@pytest.mark.parametrize("step", [-3600.0, 0.0, 3600.0], ids=["back", "stands still", "forward"])
+def test_the_last_action_is_in_force_whatever_the_clock_does(
+    tmp_path: Path, table: BudgetTable, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    """Raise to 5, the clock steps back an hour, lower to 0.1: 0.1 is in force, pending and booked."""
+    key, clock = StewardKey(), [1.8e9]
+    monkeypatch.setattr("time.time_ns", lambda: int(clock[0] * 1e9))
+    wide = BudgetTable(table.ids, table.epsilon * 9)
+    with small.make(tmp_path, table, steward=key.public) as ledger, Ledger.read(tmp_path / "ledger.db") as steward:
+        for number in range(12):  # more than nine: numbers, not texts, are in order
+            steward.raise_budgets(["r0"], 5.0 + number, key=key)
+            clock[0] += step
+            steward.lower_budgets(["r0"], 0.1)
+            clock[0] += step
+            assert steward.left(wide, LIFETIME_DELTA).epsilon[0] == 0.1
+        names = [action.name for action in ledger.pending()]
+        assert ledger.left(wide, LIFETIME_DELTA).epsilon[0] == 0.1
+        assert [event.kind for event in ledger.chain.events()] == ["create", *(["raise", "lower"] * 12)]
+        assert [event.facts["action"] for event in ledger.chain.events("raise", "lower")] == names
+        steward.raise_budgets(["r0"], 6.0, key=key)
+        assert ledger.left(wide, LIFETIME_DELTA).epsilon[0] == 6.0
+
+
+def test_actions_of_release_0_1_come_before_later_ones(tmp_path: Path, table: BudgetTable) -> None:
+    """Its files are named after the time, and so are its actions; a clock that was ahead changes nothing."""
+    key = StewardKey()
+    with small.make(tmp_path, table, steward=key.public) as ledger:
+        record = ledger.key.record("r0").reshape(1, 2)
+        inbox = tmp_path / "ledger.db.inbox"
+        for kind, epsilon, time in (("lower", 0.5, 10**18), ("raise", 5.0, 9 * 10**18), ("lower", 4.0, 8 * 10**18)):
+            name = f"{time:020d}-{'ab' * 8}"
+            made = Action(kind, ledger.id, record, np.array([epsilon]), np.array([np.nan]), name=name)  # type: ignore[arg-type]
+            (inbox / f"{name}.action").write_bytes(made.signed(key).to_bytes())
+        assert [action.epsilon[0] for action in ledger.pending()] == [0.5, 4.0, 5.0]
+        ledger.lower_budgets(["r0"], 3.0)
+        assert [action.epsilon[0] for action in ledger.pending()] == [0.5, 4.0, 5.0, 3.0]
+    with Ledger.open(tmp_path / "ledger.db") as again:
+        assert again.left(table, LIFETIME_DELTA).epsilon[0] == 2.0
+        assert again.pending() == []
+        assert [event.kind for event in again.chain.events()] == ["create", "lower", "lower", "raise", "lower"]
+
+
+def test_a_booked_action_under_another_number_is_not_heard_again(tmp_path: Path, table: BudgetTable) -> None:
+    key = StewardKey()
+    with small.make(tmp_path, table, steward=key.public) as ledger:
+        action = ledger.raise_budgets(["r0"], 3.0, key=key)
+        ledger.left(table, LIFETIME_DELTA)
+        inbox = tmp_path / "ledger.db.inbox"
+        for name in (action.name, f"{7:020d}-{action.name}", f"99-{action.name}"):
+            (inbox / f"{name}.action").write_bytes(action.to_bytes())
+        assert ledger.pending() == []
+        (inbox / "8-another.action").write_bytes(action.to_bytes())
+        with pytest.raises(PrivacyRefusal, match="has another name"):
+            ledger.pending()
 
 
 @pytest.mark.parametrize("content", [b"", b"rpdp-action/1\n-\n{}\n", b"anything"])
@@ -241,6 +300,59 @@ def test_a_stewards_key_is_kept_from_others(tmp_path: Path) -> None:
         StewardKey.read(tmp_path / "a.key", "open sesame")
 
 
+def test_the_files_of_a_stewards_keys(tmp_path: Path) -> None:
+    key = StewardKey()
+    key.write(tmp_path / "a.key")
+    key.public.write(tmp_path / "a.pub")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a.key", "a.pub")]
+    assert modes == [0o600, 0o644]
+    assert StewardPublicKey.read(tmp_path / "a.pub").raw == key.public.raw
+    (tmp_path / "raw.pub").write_text(key.public.raw.hex())
+    with pytest.raises(InputError, match="does not start with 'rpdp-steward-ed25519'"):
+        StewardPublicKey.read(tmp_path / "raw.pub")
+
+
+def forged_raise(ledger: Ledger) -> Action:
+    """A raise that somebody else has signed."""
+    record = ledger.key.record("r0").reshape(1, 2)
+    return Action("raise", ledger.id, record, np.array([900.0]), np.array([np.nan])).signed(StewardKey())
+
+
+def test_a_forged_raise_is_neither_submitted_nor_booked(tmp_path: Path, table: BudgetTable) -> None:
+    """Whichever way it comes: each of them checks the signature itself."""
+    with small.make(tmp_path, table, steward=StewardKey().public) as ledger:
+        forged = forged_raise(ledger)
+        with pytest.raises(PrivacyRefusal, match="signature is not that of this ledger's steward"):
+            ledger.submit(forged)
+        assert ledger.pending() == []
+        with (
+            ledger.database.transaction(),
+            pytest.raises(PrivacyRefusal, match="signature is not that of this ledger's steward"),
+        ):
+            ledger._action_book.book([forged])
+        assert kinds(ledger) == ["create"]
+        ledger.inbox.submit(forged)
+        with pytest.raises(PrivacyRefusal, match="signature is not that of this ledger's steward"):
+            ledger.pending()
+
+
+def test_of_a_raise_that_is_refused_nothing_is_submitted(tmp_path: Path) -> None:
+    """A person's larger ε lowers the parts of δ first: not if the raise itself is not signed by the steward."""
+    people = BudgetTable(["a1", "a2"], [2.0, 2.0], subjects=["a", "a"])
+    with small.make(tmp_path, people, steward=StewardKey().public) as ledger:
+        with pytest.raises(PrivacyRefusal, match="signature is not that of this ledger's steward"):
+            ledger.raise_budgets(["a1"], 4.0, key=StewardKey())
+        assert ledger.inbox.files() == ()
+
+
+def test_a_raise_of_a_person_is_answered_with_the_raise(tmp_path: Path) -> None:
+    key, people = StewardKey(), BudgetTable(["a1", "a2"], [2.0, 2.0], subjects=["a", "a"])
+    with small.make(tmp_path, people, steward=key.public) as ledger:
+        raised = ledger.raise_budgets(["a1"], 4.0, key=key)
+        assert [action.kind for action in ledger.pending()] == ["lower", "raise"]
+        assert (raised.kind, raised.epsilon.tolist()) == ("raise", [2.0, 2.0])
+
+
 @pytest.mark.parametrize("value", [-1.0, 1001.0, float("inf")])
 def test_an_action_with_an_impossible_budget_is_not_read(value: float) -> None:
     """Whoever wrote it into the inbox: a negative budget must not reach a plan."""
@@ -250,6 +362,25 @@ def test_an_action_with_an_impossible_budget_is_not_read(value: float) -> None:
         Action.from_body(body, b"")
     fine = header + bytes(HASH_BYTES) + np.array([0.5, np.nan]).tobytes()
     assert Action.from_body(fine, b"").epsilon.tolist() == [0.5]
+
+
+def test_an_action_on_a_record_of_another_table_names_no_position(tmp_path: Path) -> None:
+    everybody = small.budgets()
+    some = BudgetTable(everybody.ids.to_pylist()[:-1], everybody.epsilon[:-1])
+    with small.make(tmp_path, everybody) as ledger:
+        ledger.reserve("run", small.by_hand(small.public(), some.ids, 0.1), None)
+        ledger.withdraw(["r6"])
+        ledger.left(some, LIFETIME_DELTA)
+        ledger.withdraw(["r7"])
+        assert ledger.switched_off().tolist() == [6]
+
+
+@pytest.mark.parametrize(("kind", "count"), [("grant", 1), ("", 1), ("lower", 2), ("lower", 0)])
+def test_an_action_of_no_kind_or_another_size_is_not_read(kind: str, count: int) -> None:
+    """What is neither a withdrawal nor a lowering raises: it must not go without a signature by another name."""
+    header = f'{{"at":"","kind":"{kind}","ledger":"","name":"a","reason":"","records":{count}}}\n'
+    with pytest.raises(ValueError, match=f"'{kind}' of {count} records in 32 bytes"):
+        Action.from_body(header.encode() + bytes(HASH_BYTES) + np.array([900.0, 0.5]).tobytes(), b"")
 
 
 def test_looking_at_another_table_does_not_move_positions(writer: Ledger, steward: Ledger, table: BudgetTable) -> None:

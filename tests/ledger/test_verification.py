@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +14,16 @@ import pytest
 
 from rpdp import BudgetTable
 from rpdp.errors import RpdpError
-from rpdp.ledger import Ledger
+from rpdp.ledger import Ledger, StewardKey
+from rpdp.ledger.balances import Balances
 from rpdp.ledger.inspection import verification
+from rpdp.ledger.inspection.replay import _Rounds, replay_accounts
+from rpdp.ledger.progress_callback import silent
+from rpdp.ledger.store.chain import Event
+from rpdp.ledger.store.run_book import Admission
 from rpdp.ledger.store.schema import TABLES, pack
 from tests.ledger import small
-from tests.ledger.small import heads, tails
+from tests.ledger.small import LIFETIME_DELTA, heads, tails
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +43,8 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.add(BudgetTable(["new"], [1.5]))
         more = BudgetTable([*table.ids.to_pylist(), "new"], [*table.epsilon, 1.5])
         ledger.lower_budgets(["r2"], 0.9)
-        ledger.reserve("second", small.plan(ledger, more, participations=2), (1, 3))
-        ledger.charge("second", 1, tails)
+        ledger.reserve("second", small.plan(ledger, more, participations=2), None)
+        ledger.charge("second", 1, tails, lambda: (1, 3))
         assert ledger.verify().is_good
     return directory
 
@@ -217,3 +224,132 @@ def test_every_single_byte_of_the_file(copy: Path) -> None:
     tried, detected = check_flips(copy, enumerate(masks))
     assert tried == size
     assert detected > 5000
+
+
+def test_what_stewards_did_is_replayed(tmp_path: Path) -> None:
+    """A raise makes room for more, and after a withdrawal a booking is wrong."""
+    key, table = StewardKey(), BudgetTable(["a", "b"], [1.0, 1.0])
+    with small.make(tmp_path, table, steward=key.public) as ledger:
+        ledger.raise_budgets(["a"], 3.0, key=key)
+        raised = BudgetTable(["a", "b"], [3.0, 1.0])
+        ledger.left(raised, LIFETIME_DELTA)
+        ledger.reserve("run", small.by_hand(small.public(), table.ids, [2.5, 0.5]), None)
+        assert list(replay_accounts(ledger, silent)) == []
+        ledger.withdraw(["b"])
+        ledger.left(raised, LIFETIME_DELTA)
+        assert list(replay_accounts(ledger, silent)) == []
+        with pytest.MonkeyPatch.context() as careless:
+            careless.setattr(Balances, "require", lambda balances, plan: None)
+            ledger.reserve("late", small.by_hand(small.public(), table.ids, 0.1), None)
+        assert list(replay_accounts(ledger, silent)) == [
+            "run 'late' booked 1 records of chunk (1, 0) beyond their budget in force"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("expires", "at", "is_wrong"), [(None, "12:00", True), ("12:00", "11:59", True), ("12:00", "12:00", False)]
+)
+def test_an_expiry_before_its_time_is_found(expires: str | None, at: str, is_wrong: bool) -> None:
+    admission = Admission(2, "run", small.public(), "", "", None, 1, 0, "11:00", expires)
+    event = Event(3, "cancel", "run", 0, 0, f'{{"at": "{at}", "by": "expiry", "reason": ""}}', b"", None, None)
+    assert [("is booked as expired" in problem) for problem in _Rounds(admission).take(event)] == [True] * is_wrong
+
+
+@pytest.mark.parametrize(
+    ("rounds", "words"),
+    [
+        ([(1, 0), (2, 0), (4, 1)], []),
+        ([(3, 2), (2, -2)], ["round 2 of run 'run' was charged after round 3 of 4"]),
+        ([(2, 1), (2, -1)], ["round 2 of run 'run' was charged after round 2 of 4"]),
+        ([(5, 4)], ["round 5 of run 'run' was charged after round 0 of 4"]),
+        ([(3, 1)], ["round 3 of run 'run': 1 is not the number of rounds missed before it"]),
+    ],
+)
+def test_rounds_out_of_order_are_found(rounds: list[tuple[int, int]], words: list[str]) -> None:
+    """Each with how many it says were missed before it."""
+    replayed = _Rounds(Admission(2, "run", small.public(), "", "", None, 1, 0, "11:00", None))
+    found: list[str] = []
+    for seq, (number, missed) in enumerate(rounds, 3):
+        facts = f'{{"at": "12:00", "missed": {missed}}}'
+        found += replayed.take(Event(seq, "charge", "run", number, 0, facts, b"", None, None))
+    assert found == words
+
+
+@pytest.mark.parametrize(("join", "is_wrong"), [([1, 3], False), ([1], True), ([1, 2, 3], True), ([1, 5], True)])
+def test_drawn_rounds_that_are_not_those_of_the_schedule_are_found(join: list[int], is_wrong: bool) -> None:
+    replayed = _Rounds(Admission(2, "run", small.public(participations=2), "", "", None, 1, 0, "11:00", None))
+    facts = f'{{"at": "12:00", "missed": 1, "join": {join}}}'
+    event = Event(3, "charge", "run", 2, int(2 in join), facts, b"", None, None)
+    assert [("are not those of its schedule" in problem) for problem in replayed.take(event)] == [True] * is_wrong
+
+
+@pytest.mark.parametrize(("at", "is_wrong"), [("11:59", False), ("12:00", True)])
+def test_a_first_charge_after_the_expiry_is_found(at: str, is_wrong: bool) -> None:
+    replayed = _Rounds(Admission(2, "run", small.public(), "", "", None, 1, 0, "11:00", "12:00"))
+    event = Event(3, "charge", "run", 1, 0, f'{{"at": "{at}", "missed": 0}}', b"", None, None)
+    assert [("its hold expired" in problem) for problem in replayed.take(event)] == [True] * is_wrong
+
+
+@pytest.mark.parametrize("joined", [0, 1])
+def test_a_coin_against_the_drawn_rounds_is_found(joined: int) -> None:
+    replayed = _Rounds(Admission(2, "run", small.public(participations=2), "", "", None, 1, 0, "11:00", None))
+    first = Event(3, "charge", "run", 1, 1, '{"at": "12:00", "missed": 0, "join": [1, 3]}', b"", None, None)
+    assert list(replayed.take(first)) == []
+    number = 2 if joined else 3
+    facts = f'{{"at": "12:00", "missed": {number - 2}}}'
+    problems = list(replayed.take(Event(4, "charge", "run", number, joined, facts, b"", None, None)))
+    assert problems == [f"round {number} of run 'run': whether it was joined contradicts the rounds drawn for the run"]
+
+
+def test_what_comes_after_a_cancellation_and_what_is_released_twice_is_found() -> None:
+    admission = Admission(2, "run", small.public(), "", "", None, 1, 0, "11:00", None)
+    charge = Event(3, "charge", "run", 1, 1, '{"at": "12:00", "missed": 0}', b"", None, None)
+    release = Event(4, "release", "run", 1, 0, "{}", b"", None, None)
+    cancel = Event(5, "cancel", "run", 0, 0, '{"at": "12:00", "by": "server", "reason": ""}', b"", None, None)
+    twice = "round 1 of run 'run' was released without being joined, or released twice"
+    late = "run 'run' was cancelled after round 1 was charged"
+    for events, words in (
+        ([charge, release], []),
+        ([charge, release, release], [twice]),
+        ([release], [twice]),
+        ([cancel], []),
+        ([charge, cancel], [late]),
+        ([cancel, charge], ["event 3: run 'run' was cancelled before it"]),
+    ):
+        replayed = _Rounds(admission)
+        assert [problem for event in events for problem in replayed.take(event)] == words
+
+
+def test_a_hash_that_is_another_is_found_whichever_it_is(tmp_path: Path) -> None:
+    table = small.budgets()
+    with small.make(tmp_path, table) as ledger:
+        ledger.withdraw(["r0"])
+        ledger.left(table, LIFETIME_DELTA)
+        some = BudgetTable(table.ids.to_pylist()[1:], table.epsilon[1:])
+        ledger.reserve("run", small.by_hand(small.public(), some.ids, 0.1), None)
+        ledger.charge("run", 1, heads)
+        ledger.store("run", 1, b"update")
+        kinds = []
+        for event in ledger.chain.events():
+            assert verification._bulk_of(ledger, event) is None
+            for digit in "0f":
+                other = replace(event, payload=re.sub('"[0-9a-f]{64}"', f'"{digit * 64}"', event.payload))
+                kinds += [event.kind] * (verification._bulk_of(ledger, other) is not None)
+    assert kinds == [kind for kind in ("create", "withdraw", "admit", "release") for _ in "0f"]
+
+
+def test_what_a_cancelled_run_gave_back_is_replayed(tmp_path: Path) -> None:
+    """Exactly, whether a record took part or not, and before as well as after more records came."""
+    table = small.budgets(4)
+    q = np.array([0.5, 0.0, 0.5, 1.0])
+    made = small.by_hand(small.public(), table.ids, 0.1 * (q > 0.0), q)
+    with small.make(tmp_path, table) as ledger:
+        ledger.reserve("gone", made, None)
+        ledger.cancel("gone")
+        ledger.reserve("kept", made, None)
+        ledger.add(BudgetTable(["new"], [1.0]))
+        wider = BudgetTable([*table.ids.to_pylist(), "new"], [*table.epsilon, 1.0])
+        ledger.reserve("wider", small.by_hand(small.public(), wider.ids, 0.1), None)
+        ledger.reserve("held", made, None)
+        ledger.cancel("held")
+        assert list(replay_accounts(ledger, silent)) == []

@@ -1,21 +1,24 @@
-"""The interface between a silo and the account of its records: reserve, charge, outbox, status.
+"""The interface between a silo and the account of its records: reserve, charge, cancel, outbox, status.
 
 The order of events carries the promise (privacy.md, rules 1 and 9–11). A plan is made from what is *left* of every
-lifetime budget, and reserved as a whole before the first round. Every announced round is charged, joined or not, and
-its coin is drawn once, together with the charge. A finished update is stored before it is sent, so that a repeated
-announcement gets the same bytes. Nothing is ever refunded.
+lifetime budget, and held as a whole before the first round. The first charged round commits it. Every announced round
+is charged, joined or not, and its coin is drawn once, together with the charge. A finished update is stored before it
+is sent, so that a repeated announcement gets the same bytes. A run of which no round was charged may be cancelled and
+returns all that it held; from the first charge on nothing is ever refunded.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from rpdp.errors import PrivacyRefusal
+from rpdp.errors import PlanError, PrivacyRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     import numpy as np
     import pyarrow as pa
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable, RecordBudgets
     from rpdp.ledger.store.chain import PublicHead
     from rpdp.planning import SiloPlan
+
+RunState = Literal["held", "committed", "cancelled", "expired"]
+Canceller = Literal["server", "steward", "expiry"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,18 @@ class Charge:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How far a run has come at this silo."""
+    """How far a run has come at this silo.
+
+    Attributes:
+        run: The id of the run.
+        plan: The fingerprint of the silo plan.
+        rounds: The number of planned rounds.
+        announced: The last charged round.
+        joined: The rounds that the silo joined.
+        released: The rounds whose updates were stored.
+        state: "held" until the first charged round, then "committed"; "cancelled" or "expired" if there was none.
+        expires: When the hold ends, or would have ended; None if it does not.
+    """
 
     run: str
     plan: str
@@ -52,6 +69,13 @@ class RunStatus:
     announced: int
     joined: tuple[int, ...]
     released: tuple[int, ...]
+    state: RunState = "committed"
+    expires: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run was cancelled, or its hold expired: it holds nothing and never returns."""
+        return self.state in ("cancelled", "expired")
 
 
 @dataclass(frozen=True)
@@ -76,7 +100,7 @@ def joins_round(
         schedule: The schedule of the run; its cap limits the number of joined rounds.
         number: The round.
         joined_before: How many earlier rounds the silo joined.
-        rounds_to_join: The rounds drawn at admission if the schedule says "exactly k"; otherwise None.
+        rounds_to_join: The rounds drawn with the first charge if the schedule says "exactly k"; otherwise None.
         coin: Draws the coin of this round.
     """
     if rounds_to_join is not None:
@@ -87,22 +111,37 @@ def joins_round(
     return heads and (cap is None or joined_before < cap)
 
 
+def rounds_drawn(schedule: Schedule, draw: Callable[[], tuple[int, ...]] | None) -> tuple[int, ...] | None:
+    """Draw the rounds of a schedule that says "exactly k", and check them; None if each round has its own coin."""
+    wanted = schedule.participations
+    if wanted is None:
+        return None
+    drawn = None if draw is None else draw()
+    if drawn is None or len(set(drawn)) != wanted or not set(drawn) <= set(range(1, schedule.rounds + 1)):
+        raise PlanError(f"rounds_to_join={drawn} must be {wanted} different rounds of {schedule.rounds}")
+    return tuple(sorted(drawn))
+
+
 class Account(ABC):
     """The account of one silo's records, in a fixed order; in memory or durable."""
 
     is_simulation: bool
     """Whether it serves simulations (seeded randomness) or production. It never serves both."""
 
+    def clock(self) -> float:
+        """Return the silo's wall clock, in seconds. It decides when a hold expires, and nothing else."""
+        return time.time()
+
     @abstractmethod
     def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
         """Return what is left of each record's (ε, δ) after all reservations; never negative."""
 
     @abstractmethod
-    def reserve(self, run: str, plan: SiloPlan, rounds_to_join: tuple[int, ...] | None) -> None:
-        """Book the cost and δ of the whole plan for every record that can be drawn.
+    def reserve(self, run: str, plan: SiloPlan, expires: float | None) -> None:
+        """Hold the cost and δ of the whole plan for every record that can be drawn; they count as taken at once.
 
-        `rounds_to_join` holds the rounds drawn at admission if the schedule says "exactly k". Otherwise it is None, and
-        each round has its own coin.
+        The first charge commits them. If there is none until `expires`, on the silo's `clock`, the hold ends and all of
+        it is returned; None means that it does not expire.
         """
 
     @abstractmethod
@@ -114,15 +153,36 @@ class Account(ABC):
         """
 
     @abstractmethod
-    def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+    def charge(
+        self,
+        run: str,
+        number: int,
+        coin: Callable[[], bool],
+        rounds_to_join: Callable[[], tuple[int, ...]] | None = None,
+    ) -> Charge:
         """Charge round `number`. Its coin is drawn at most once, ever.
+
+        The first charge commits the run. If the schedule says "exactly k", it calls `rounds_to_join` for the rounds,
+        once, and keeps them together with the charge.
 
         | round | what happens |
         |---|---|
         | later than every charged round | charged; the rounds in between were missed and are charged as sat out |
         | charged before | the earlier answer, `is_new=False` |
         | above T, below 1, or of an unknown run | `PrivacyRefusal` |
+        | of a run that was cancelled, or whose hold has expired | `PrivacyRefusal` |
         """
+
+    @abstractmethod
+    def cancel(self, run: str, *, by: Canceller = "server", reason: str = "") -> None:
+        """Cancel a run that is held: all of it is returned, exactly, and the id never returns.
+
+        Cancelling it again changes nothing. A run with a charged round, or an unknown one, is refused.
+        """
+
+    @abstractmethod
+    def expire(self) -> None:
+        """Book the end of every hold whose expiry has passed. Only then is what it held free again."""
 
     @abstractmethod
     def store(self, run: str, number: int, payload: bytes) -> None:
@@ -136,9 +196,21 @@ class Account(ABC):
     def switched_off(self) -> NDArray[np.int64]:
         """Return the positions of records that must no longer be drawn. Called before every local step."""
 
+    @property
+    def inbox_directory(self) -> Path | None:
+        """The directory that changes whenever the answer of `switched_off` may; None if there is none.
+
+        Another process that watches it (`DirectoryWatch`) need not ask before every local step.
+        """
+        return None
+
     @abstractmethod
     def status(self) -> AccountStatus:
         """Return the status of all runs, for the steward."""
+
+    def uncovered_cancellations(self) -> tuple[str, ...]:
+        """Return the runs that the steward cancelled without a public reason, which the promise does not cover."""
+        return ()
 
     def public_head(self) -> PublicHead | None:
         """Return the head of the public events for the server to keep; None if the account is not durable."""

@@ -51,16 +51,26 @@ class Balances:
     ) -> None:
         self.roster = roster
         self.places = places
-        self.epsilon, self.delta = store.gather(places, len(roster), store.budgets)
-        self.booked_epsilon, self.booked_delta = store.gather(places, len(roster), store.totals)
-        self.withdrawn = np.zeros(len(roster), dtype=bool)
-        self._off: NDArray[np.int64] | None = None
+        self.read(store, actions)
+
+    def read(self, store: RecordStore, actions: Sequence[Action]) -> None:
+        """Read all balances from the file: at the start, and wherever a decision must not rest on memory."""
+        if len(self.places) != len(store):  # another process added records, which only ever come after the old ones
+            self.places = store.places(self.roster)
+        size = len(self.roster)
+        self.epsilon, self.delta = store.gather(self.places, size, store.budgets)
+        self.booked_epsilon, self.booked_delta = store.gather(self.places, size, store.totals)
+        self.withdrawn = np.zeros(size, dtype=bool)
         self.apply(actions)
 
     def apply(self, actions: Sequence[Action]) -> None:
         """Apply steward actions that were booked."""
         apply_actions(actions, self.roster.find, self.epsilon, self.delta, self.withdrawn)
-        self._off = None
+        self._changed()
+
+    def _changed(self) -> None:
+        self._off: NDArray[np.int64] | None = None
+        self._pending: Sequence[Action] = ()
 
     def extend(self, count: int) -> None:
         """Account for `count` records that were added to the ledger, none of which is in this roster."""
@@ -92,7 +102,7 @@ class Balances:
         drawn = plan.q > 0.0
         self.booked_epsilon += np.where(drawn, rounded_up(plan.cost, EPSILON_SHIFT), 0)
         self.booked_delta += np.where(drawn, rounded_up(np.full(1, plan.public.delta), DELTA_SHIFT), 0)
-        self._off = None
+        self._changed()
 
     def switched_off(self, pending: Sequence[Action] = ()) -> NDArray[np.int64]:
         """Return the positions of records that must not be drawn, given actions that are not booked yet."""
@@ -101,9 +111,15 @@ class Balances:
             self._off = np.flatnonzero(self._is_off(everything, self.epsilon, self.delta, self.withdrawn))
         if not pending:
             return self._off
+        if pending is not self._pending:  # asked before every step, and nearly always the same
+            self._pending, self._off_with_pending = pending, self._given(self._off, pending)
+        return self._off_with_pending
+
+    def _given(self, off: NDArray[np.int64], pending: Sequence[Action]) -> NDArray[np.int64]:
+        """Return the positions of records that must not be drawn once these actions are applied."""
         # Pending actions change copies of the records that they name: they are in force at once, but only booking them
         # changes the balances. A raise may also bring a record back that was off.
-        found = np.unique(np.concatenate([self.roster.find(action.hashes) for action in pending]))
+        found = np.unique(self.roster.find(np.concatenate([action.hashes for action in pending])))
         touched = found[found >= 0]
         epsilon, delta, withdrawn = self.epsilon[touched], self.delta[touched], self.withdrawn[touched]
 
@@ -113,7 +129,7 @@ class Balances:
 
         apply_actions(pending, find, epsilon, delta, withdrawn)
         is_off = self._is_off(touched, epsilon, delta, withdrawn)
-        stay = np.setdiff1d(self._off, touched[~is_off], assume_unique=True)
+        stay = np.setdiff1d(off, touched[~is_off], assume_unique=True)
         return np.union1d(stay, touched[is_off])
 
     def _is_off(

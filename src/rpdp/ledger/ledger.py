@@ -17,16 +17,18 @@ from rpdp.ledger.stewardship.pruning import prune
 from rpdp.ledger.stewardship.steward_actions import StewardActions
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.creation import create_files, new_records
+from rpdp.ledger.store.holds import Cancellation
 from rpdp.ledger.store.roster import ABSENT, Roster
 from rpdp.ledger.store.run_book import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from rpdp.budgets import BudgetTable
+    from rpdp.ledger.account import Canceller
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.stewardship.actions import Action
     from rpdp.ledger.stewardship.pruning import Updates
@@ -57,9 +59,17 @@ class Ledger(StewardActions, Account):
     _balances: Balances | None = None
     _is_bound = False
     """Whether `_balances` belongs to a run. If so, queries about another table must not replace it."""
+    _are_balances_stale = False
+    """Whether `_balances` must be read from the file again before the next use."""
+
+    def _forget(self) -> None:
+        self._are_balances_stale = True
+        super()._forget()
 
     def _begin_writing(self) -> None:
+        self.database.migrate()
         self._book_pending()
+        self.expire()
         self.inbox.clear(self._action_book.booked)
 
     @classmethod
@@ -120,44 +130,86 @@ class Ledger(StewardActions, Account):
         with self._turn:
             if self.is_writer:
                 self._book_pending()
+                self.expire()
             return self.balances(budgets.ids).left(budgets.per_record(lifetime_delta))
 
-    def reserve(
-        self, run: str, plan: SiloPlan, rounds_to_join: tuple[int, ...] | None, progress: Progress = silent
-    ) -> None:
-        """Book the whole plan in one transaction.
+    def reserve(self, run: str, plan: SiloPlan, expires: float | None, progress: Progress = silent) -> None:
+        """Hold the whole plan in one transaction.
 
         Steward actions that arrive after `left` are booked after the reservation. They apply from the first local step
         on, and admission does not depend on them.
         """
         with self._turn:
+            self.expire()
             balances = self._bind(plan.ids)
             with self._writing():
                 crash_points.reached("reserve: begun")
-                self.runs.reserve(run, plan, rounds_to_join, balances, progress)
+                # The balances may be as old as the plan. The check rests on what the file holds now.
+                self._read_balances(balances)
+                self.runs.reserve(run, plan, expires, balances, progress)
             crash_points.reached("reserve: committed")
             balances.book(plan)  # only after the commit: a failed transaction must not change the balances
             self._note_head()
             self.database.shorten_log()
 
-    def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+    def charge(
+        self,
+        run: str,
+        number: int,
+        coin: Callable[[], bool],
+        rounds_to_join: Callable[[], tuple[int, ...]] | None = None,
+    ) -> Charge:
         """Charge a round together with its coin in one transaction. A repeated call returns the same answer."""
         with self._turn:
             answered = self.runs.answered(run, number)
             if answered is not None:
                 return answered
+            self.expire()
             pending = self.pending()
             # Coin and charge are committed together: after a crash either both are known or neither, so no outcome is
             # ever replaced by a second coin. Pending steward actions are booked along with them.
             with self._writing():
                 crash_points.reached("charge: begun")
                 self._action_book.book(pending)
-                charge = self.runs.charge(run, number, coin)
+                charge = self.runs.charge(run, number, coin, rounds_to_join, self.clock())
             crash_points.reached("charge: committed")
             self._after_booking(pending)
             self._note_head()
             crash_points.reached("charge: head noted")
             return charge
+
+    def cancel(self, run: str, *, by: Canceller = "server", reason: str = "") -> None:
+        """Cancel a run that is held, in one transaction. Cancelling it again changes nothing."""
+        with self._turn:
+            self._require_writer()
+            if self.runs.cancellation(run) is None:
+                self._end_holds([run], by, reason, self.clock())
+
+    def expire(self) -> None:
+        """Book the end of every hold whose expiry has passed, in one transaction."""
+        with self._turn:
+            self._require_writer()
+            moment = self.clock()  # once: a clock that steps back in between must not date the end before the expiry
+            expired = self.runs.expired(moment)
+            if expired:
+                self._end_holds(expired, "expiry", "", moment)
+
+    def uncovered_cancellations(self) -> tuple[str, ...]:
+        """Return the runs that the steward cancelled without a public reason, which the promise does not cover."""
+        with self.reading():
+            ended = [Cancellation.of(event) for event in self.chain.events("cancel")]
+        return tuple(one.run for one in ended if not one.is_covered)
+
+    def _end_holds(self, runs: Sequence[str], by: Canceller, reason: str, moment: float) -> None:
+        with self._writing():
+            crash_points.reached("cancel: begun")
+            for run in runs:
+                self.runs.cancel(run, by, reason, moment)
+        crash_points.reached("cancel: committed")
+        if self._balances is not None:
+            self._read_balances(self._balances)  # after the commit: only now is what was held free again
+        self._note_head()
+        self.database.shorten_log()
 
     def store(self, run: str, number: int, payload: bytes) -> None:
         """Put a finished update into the outbox in one transaction."""
@@ -177,7 +229,12 @@ class Ledger(StewardActions, Account):
         """Return the positions of records that must no longer be drawn, including pending steward actions."""
         if self._balances is None:
             raise InputError("positions refer to a budget table: call left() with the silo's budgets first")
-        return self._balances.switched_off(self.pending())
+        return self._current(self._balances).switched_off(self.pending())
+
+    @property
+    def inbox_directory(self) -> Path:
+        """The inbox: while a round is trained, withdrawals and lowered budgets come through it alone."""
+        return self.files.inbox.absolute()
 
     def status(self) -> AccountStatus:
         """Return the status of all runs."""
@@ -202,7 +259,7 @@ class Ledger(StewardActions, Account):
     def balances(self, ids: pa.ChunkedArray) -> Balances:
         """Return the balances of a table's records, all of which must be in the ledger."""
         if self.is_writer and self._balances is not None and self._balances.roster.is_of(ids):
-            return self._balances
+            return self._current(self._balances)
         roster = Roster(self.key.records(ids), ids)
         with self.reading():
             places = self.records.places(roster)
@@ -211,8 +268,20 @@ class Ledger(StewardActions, Account):
             actions = self.booked_actions() if self.is_writer else self.actions()
             made = Balances(self.records, roster, places, actions)
         if not self._is_bound:
-            self._balances = made
+            self._balances, self._are_balances_stale = made, False
         return made
+
+    def _current(self, balances: Balances) -> Balances:
+        """Return the cached balances, read again if a transaction failed or another process wrote the file."""
+        if self._are_balances_stale:
+            with self.reading():
+                self._read_balances(balances)
+        return balances
+
+    def _read_balances(self, balances: Balances) -> None:
+        balances.read(self.records, self.booked_actions())
+        if balances is self._balances:
+            self._are_balances_stale = False
 
     # Server and stewards
 
@@ -227,12 +296,13 @@ class Ledger(StewardActions, Account):
         """Add new records and return how many. Neither they nor their subjects may be in the ledger already."""
         with self._turn:
             new = new_records(self.key, budgets, self.lifetime_delta, progress)
-            self._require_unknown(budgets, Roster(new.hashes), None if new.subjects is None else Roster(new.subjects))
+            rosters = Roster(new.hashes), None if new.subjects is None else Roster(new.subjects)
             with self._writing():
+                self._require_unknown(budgets, *rosters)
                 facts = self.records.write(self.chain.seq + 1, new, progress)
                 self.chain.append("add", {"at": now(), "records": facts})
             self.records.reload()
-            if self._balances is not None:
+            if self._balances is not None and not self._are_balances_stale:
                 self._balances.extend(len(budgets))
             self._note_head()
             self.database.shorten_log()
@@ -285,7 +355,7 @@ class Ledger(StewardActions, Account):
     def _after_booking(self, actions: list[Action]) -> None:
         """Treat these committed actions as booked from now on."""
         self._action_book.done(actions)
-        if self._balances is not None and actions:
+        if self._balances is not None and actions and not self._are_balances_stale:
             self._balances.apply(actions)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.stewardship.action_booking import ActionBook
 from rpdp.ledger.stewardship.inbox import Inbox
 from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
-from rpdp.ledger.store.chain import Chain, PublicHead
+from rpdp.ledger.store.chain import ROLLED_BACK, Chain, PublicHead
 from rpdp.ledger.store.database import Database
 from rpdp.ledger.store.ledger_files import LedgerFiles
 from rpdp.ledger.store.record_keys import RecordKey
@@ -22,13 +21,15 @@ from rpdp.ledger.store.record_store import RecordStore
 from rpdp.ledger.store.rollback import RollbackNotes
 from rpdp.ledger.store.run_book import RunBook
 from rpdp.ledger.store.schema import DAMAGED
-from rpdp.ledger.store.writer_lock import WriterLock
+from rpdp.ledger.store.writer_lock import DatabaseFile, WriterLock
+from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
     from rpdp.ledger.inspection.explanation import Explanation
+    from rpdp.ledger.inspection.hold_list import Hold
     from rpdp.ledger.inspection.overview import Overview
     from rpdp.ledger.inspection.verification import Verification
     from rpdp.ledger.progress_callback import Progress
@@ -59,9 +60,14 @@ class LedgerBase:
         self.files = LedgerFiles(Path(path))
         self._key_path = self.files.key if key is None else Path(key)
         self._turn = threading.RLock()
-        self._lock = WriterLock(self.files.lock) if writable and self.files.database.exists() else None
+        self._lock: WriterLock | None = None
         self._rollback_notes: RollbackNotes | None = None
+        self._is_stale = False
+        self._is_closed = False
+        self._file = DatabaseFile(self.files.database)
         try:
+            if writable:
+                self._lock = WriterLock(self._file, self.files.lock, self.files.database)
             self.database = Database(self.files.database, writable=writable, vfs=vfs)
         except BaseException:
             self._unlock()
@@ -91,7 +97,9 @@ class LedgerBase:
                 self.chain.require(acknowledged, self.id)
             if writable:
                 self.chain.require_end()
+                self._require_own_contents()
                 self._require_noted(self._rollback_notes, acknowledged)
+        self.database.accept()
 
     def _load(self) -> None:
         """Load the file, starting with what was fixed at creation."""
@@ -111,11 +119,28 @@ class LedgerBase:
     def _begin_writing(self) -> None:
         """Do what a writer does first; overridden by `Ledger`."""
 
-    def _require_noted(self, notes: RollbackNotes, acknowledged: PublicHead | None) -> None:
-        if not notes.exists and acknowledged is None:
+    def _require_own_contents(self) -> None:
+        """Refuse a file whose rows are not those that its chain states.
+
+        SQLite takes whatever pages and log it finds. If a copy was put back for one of the two, or over the file while
+        a writer had it open, the last events may look right while totals or withdrawals are older. So every row is held
+        against the chain, once, before anything is decided.
+        """
+        from rpdp.ledger.inspection.verification import check_contents
+
+        for finding in check_contents(self, silent):
             raise PrivacyRefusal(
-                f"{self.files.rollback_notes} is missing, so a rollback of this ledger could not be noticed. Put the "
-                "file back; if it is lost, open the ledger once with the head that the server has acknowledged"
+                f"{self.files.database} is not as its writer left it, or does not belong to the log beside it "
+                f"({self.files.log.name}): {finding.problem}. Nothing was changed. Put both back from the same moment; "
+                f"{ROLLED_BACK}"
+            )
+
+    def _require_noted(self, notes: RollbackNotes, acknowledged: PublicHead | None) -> None:
+        if acknowledged is None and not notes.notes():
+            raise PrivacyRefusal(
+                f"{self.files.rollback_notes} {'cannot be read' if notes.exists else 'is missing'}, so a rollback of "
+                "this ledger could not be noticed. Put the file back; if it is lost, open the ledger once with the "
+                "head that the server has acknowledged (`rpdp ledger head --acknowledge`)"
             )
         notes.require(self.chain, self.database)
         notes.note(self.chain, acknowledged)
@@ -131,15 +156,20 @@ class LedgerBase:
 
     def _shut(self) -> None:
         with self._turn:
+            if self._is_closed:
+                return
+            self._is_closed = True
             if self._rollback_notes is not None:
                 self._rollback_notes.close()
             self.database.close()
             self._unlock()
 
     def _unlock(self) -> None:
+        """Give up the lock and the file; only after SQLite has closed it."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -171,11 +201,8 @@ class LedgerBase:
     def reading(self) -> Iterator[None]:
         """Read one consistent state of the ledger inside the block; a reader sees the state at its start."""
         with self._turn, self.database.snapshot():
-            if not self.is_writer:
-                self.chain.reload()
-                self.records.reload()
-                self.runs.forget()
-                self._action_book.reload()
+            if self._is_stale or not self.is_writer:
+                self._reload()
             yield
 
     def explain(self, record: str) -> Explanation:
@@ -192,6 +219,13 @@ class LedgerBase:
         with self.reading():
             return overview_of(self, progress)
 
+    def holds(self) -> list[Hold]:
+        """List the runs that hold budgets and have not begun."""
+        from rpdp.ledger.inspection.hold_list import holds_of
+
+        with self.reading():
+            return holds_of(self)
+
     def verify(self, progress: Progress = silent) -> Verification:
         """Recompute everything from the raw events and list every discrepancy."""
         from rpdp.ledger.inspection.verification import verify
@@ -203,11 +237,8 @@ class LedgerBase:
 
     def copy(self, path: str | Path) -> None:
         """Write a consistent copy for an auditor, without key and inbox. A run may be in progress."""
-        target = Path(path)
-        if target.exists():
-            raise InputError(f"{target} already exists and is not overwritten; choose another name")
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        self.database.copy_to(target)
+        with private_file(path, overwrite=False) as file:
+            self.database.copy_to(Path(file.name))
 
     def public_head(self) -> PublicHead:
         """Return the head of the public events, for the server to keep and countersign."""
@@ -221,8 +252,13 @@ class LedgerBase:
         return self._rollback_notes.acknowledged()
 
     def require_newest(self, notes: list[dict[str, Any]]) -> None:
-        """Refuse a ledger that is older than a state in `notes`, which were read before the ledger."""
+        """Refuse a ledger that is older than a state in `notes`, which were read before the ledger.
+
+        A copy of a ledger has no notes. Notes that are there and cannot be read are refused.
+        """
         assert self._rollback_notes is not None
+        if not notes and self._rollback_notes.exists:
+            raise PrivacyRefusal(f"{self.files.rollback_notes} cannot be read, so a rollback could not be noticed")
         self._rollback_notes.require(self.chain, self.database, notes)
 
     @property
@@ -249,15 +285,52 @@ class LedgerBase:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Run a transaction; if it is rolled back, read the cached state from the file again."""
+        """Run a transaction, in which everything that a check rests on is what the file holds now (rule 17).
+
+        What is cached was right after the last transaction of this ledger. The end of the chain, read inside the new
+        one, tells whether it still is: every change of the file appends an event. If the transaction fails, nothing
+        cached is trusted any more. The file must be in place before and after: a commit to a file that was moved away
+        would be lost.
+        """
         self._require_writer()
+        self._file.require_in_place()
         try:
             with self.database.transaction():
+                self._require_current()
                 yield
+            self._file.require_in_place()
         except BaseException:
-            self.runs.forget()
-            self.chain.reload()
+            self._forget()
             raise
+
+    def _require_current(self) -> None:
+        """Inside a transaction: read the state of the file, and everything else again if another process wrote it.
+
+        It may also be older than before, if a copy was put back over the file: every time, the notes must agree.
+        """
+        assert self._rollback_notes is not None
+        known = (self.chain.seq, self.chain.head)
+        self.runs.forget()
+        self.chain.reload()
+        self._rollback_notes.require(self.chain, self.database)
+        if self._is_stale or (self.chain.seq, self.chain.head) != known:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop everything cached. It is read again now, or, if the disk fails, before it is next used."""
+        self._is_stale = True
+        try:
+            self._reload()
+        except RpdpError:
+            return
+
+    def _reload(self) -> None:
+        """Read everything cached from the file again."""
+        self.runs.forget()
+        self.chain.reload()
+        self.records.reload()
+        self._action_book.reload()
+        self._is_stale = False
 
     def _note_head(self, acknowledged: PublicHead | None = None) -> None:
         """Note the committed state beside the ledger: from now on an older one counts as rolled back."""

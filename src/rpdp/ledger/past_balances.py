@@ -16,18 +16,26 @@ if TYPE_CHECKING:
 
 
 def balances_before(ledger: LedgerBase, admission: Admission, now: Balances) -> Balances:
-    """Return the balances before an admission, without its own booking and everything booked later."""
+    """Return the balances before an admission: without its own booking and everything booked or returned later."""
     earlier = Balances(ledger.records, now.roster, now.places, ledger.booked_actions(before=admission.seq))
-    for later in ledger.runs.admissions():
-        if later.seq < admission.seq:
-            continue
-        classes = ledger.runs.members.classes(later.seq, later.classes)
-        booked, delta = classes.booked, rounded_up(np.full(1, later.public.delta), DELTA_SHIFT)[0]
-        for chunk in ledger.records.chunks:
-            index = ledger.runs.members.index(later.seq, chunk, classes)
-            if index is not None:
-                here = now.places[chunk.rows] != ABSENT
-                place, index = now.places[chunk.rows][here], index[here]
-                earlier.booked_epsilon[place] -= booked[index]
-                earlier.booked_delta[place] -= np.where(index > 0, delta, 0)
+    for run in ledger.runs.admissions():
+        cancelled = ledger.runs.cancellation(run.run)
+        counts_now, counted_then = cancelled is None, run.seq < admission.seq
+        if cancelled is not None and cancelled.seq < admission.seq:
+            counted_then = False
+        if counts_now != counted_then:
+            _book_again(ledger, run, earlier, 1 if counted_then else -1)
     return earlier
+
+
+def _book_again(ledger: LedgerBase, run: Admission, balances: Balances, sign: int) -> None:
+    """Add the booking of a run to balances, or subtract it."""
+    classes = ledger.runs.members.classes(run.seq, run.classes)
+    booked, delta = classes.booked, rounded_up(np.full(1, run.public.delta), DELTA_SHIFT)[0]
+    for chunk in ledger.records.chunks:
+        index = ledger.runs.members.index(run.seq, chunk, classes)
+        if index is not None:
+            here = balances.places[chunk.rows] != ABSENT
+            place, index = balances.places[chunk.rows][here], index[here]
+            balances.booked_epsilon[place] += sign * booked[index]
+            balances.booked_delta[place] += sign * np.where(index > 0, delta, 0)

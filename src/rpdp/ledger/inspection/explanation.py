@@ -27,13 +27,14 @@ class RunExplanation:
         run: The name of the run.
         admitted: The time of its admission.
         q: The probability of being drawn into a local step; 0 if the record sat the run out.
-        epsilon: The ε that was reserved, which counts as spent.
-        delta: The δ that was reserved, which counts as spent.
+        epsilon: The ε that was reserved, which counts as spent, also while it is held; 0 if it was returned.
+        delta: The δ that was reserved, likewise.
         rounds: The number of planned rounds.
         active_rounds: The number of rounds in which the record may be drawn.
         announced: The number of rounds announced so far.
         joined: The number of those rounds that the silo joined while the record was active.
         given_joined: The cost given that the silo joined this many rounds: for auditors, not part of the promise.
+        state: "held", "committed", "cancelled" or "expired". What a cancelled or expired run held was returned.
     """
 
     run: str
@@ -46,6 +47,7 @@ class RunExplanation:
     announced: int
     joined: int
     given_joined: float
+    state: str = "committed"
 
     __repr__ = counts_repr
 
@@ -141,29 +143,35 @@ def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int) -> Ru
     index = members.index(admission.seq, chunk, classes)
     number = 0 if index is None else int(index[row])
     status = ledger.runs.status_of(admission)
+    is_booked = number > 0 and not status.is_over
     q, active = float(classes.q[number]), int(classes.active[number])
     joined = sum(1 for round_number in status.joined if round_number <= active)
     return RunExplanation(
         admission.run,
         admission.at,
         q,
-        float(classes.cost[number]),
-        admission.public.delta if number else 0.0,
+        float(classes.cost[number]) if is_booked else 0.0,
+        admission.public.delta if is_booked else 0.0,
         status.rounds,
         active,
         status.announced,
         joined,
-        admission.public.curve.given(joined).epsilon(q) if number else 0.0,
+        admission.public.curve.given(joined).epsilon(q) if is_booked else 0.0,
+        status.state,
     )
 
 
 def _run_text(run: RunExplanation) -> str:
+    if run.state in ("cancelled", "expired"):
+        ended = "was cancelled" if run.state == "cancelled" else "expired"
+        return f"Run {run.run} ({run.admitted}): it {ended} before its first round. All that it held was returned."
     if run.q == 0.0:
         return f"Run {run.run} ({run.admitted}): it sat out and spent nothing."
     rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} of them joined while it was active"
+    word = "Reserved, and therefore spent" if run.state == "committed" else "Held, and therefore taken"
     early = "" if run.active_rounds == run.rounds else f", active in the first {run.active_rounds}"
     return (
-        f"Run {run.run} ({run.admitted}): drawn into each local step with probability {run.q:.4g}. Reserved, and "
-        f"therefore spent: ε = {run.epsilon:.4g} at δ = {run.delta:.3g} ({rounds}{early}). Given exactly these joined "
+        f"Run {run.run} ({run.admitted}): drawn into each local step with probability {run.q:.4g}. {word}: "
+        f"ε = {run.epsilon:.4g} at δ = {run.delta:.3g} ({rounds}{early}). Given exactly these joined "
         f"rounds, the cost is ε = {run.given_joined:.4g}."
     )

@@ -2,7 +2,7 @@
 
 Records appear by their keyed hashes, which mean nothing without the silo's key. An export without ids omits the hashes
 too and sorts the records by their numbers, so that nothing shows which record is which. Its events leave out whom they
-concern and why.
+concern and why, and every hash over something private: who knows all records but one could test a guess with it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +19,7 @@ import numpy as np
 from rpdp.errors import InputError
 from rpdp.ledger.inspection.account_chunks import all_accounts
 from rpdp.ledger.store.record_keys import as_bytes
+from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,19 +31,23 @@ if TYPE_CHECKING:
 ENDINGS = (".csv", ".json")
 _NUMBERS = ("epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta")
 _FLAGS = ("withdrawn", "is_off")
-_PERSONAL = ("action", "reason", "signature", "sha256")
+_PERSONAL = ("action", "reason", "signature", "sha256", "silo_plan", "members", "totals")
+"""Facts that an export without ids leaves out of events. The hash of a released update stays: the server has it."""
 
 
-def export(ledger: LedgerBase, path: str | Path, *, without_ids: bool, progress: Progress) -> int:
-    """Write all accounts and return how many."""
+def export(
+    ledger: LedgerBase, path: str | Path, *, without_ids: bool, progress: Progress, overwrite: bool = False
+) -> int:
+    """Write all accounts to a file that only its owner may read, and return how many."""
     path = Path(path)
     if path.suffix not in ENDINGS:
         raise InputError(f"{path}: the file name must end in {' or '.join(ENDINGS)}")
-    with ledger.reading(), path.open("w", encoding="utf-8", newline="") as file:
+    with ledger.reading(), private_file(path, overwrite=overwrite) as raw:
         rows = _rows(ledger, progress, without_ids=without_ids)
-        if path.suffix == ".csv":
-            return _write_csv(file, rows, without_ids=without_ids)
-        return _write_json(file, ledger, rows, without_ids=without_ids)
+        with TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True) as file:
+            if path.suffix == ".csv":
+                return _write_csv(file, rows, without_ids=without_ids)
+            return _write_json(file, ledger, rows, without_ids=without_ids)
 
 
 def _columns(*, without_ids: bool) -> list[str]:
@@ -96,9 +102,18 @@ def _write_json(file: TextIO, ledger: LedgerBase, rows: Iterator[list[Any]], *, 
     return count
 
 
+def _impersonal(facts: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in facts.items() if name not in _PERSONAL}
+    return {
+        name: _impersonal(value) if name == "records" and isinstance(value, dict) else value
+        for name, value in kept.items()
+    }
+
+
 def _event(event: Any, *, without_ids: bool) -> dict[str, Any]:
-    facts = event.facts
-    if without_ids and not event.run:
-        facts = {name: value for name, value in facts.items() if name not in _PERSONAL}
-    entry = {"seq": event.seq, "kind": event.kind, "facts": facts, "head": event.head.hex()}
+    entry: dict[str, Any] = {"seq": event.seq, "kind": event.kind}
+    if without_ids:
+        entry["facts"] = event.facts if event.kind == "release" else _impersonal(event.facts)
+    else:
+        entry |= {"facts": event.facts, "head": event.head.hex()}  # the head covers all facts, private ones included
     return entry | ({"run": event.run, "round": event.round, "joined": bool(event.joined)} if event.run else {})

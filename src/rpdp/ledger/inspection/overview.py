@@ -37,7 +37,10 @@ class BudgetGroup:
 
 @dataclass(frozen=True)
 class RunOverview:
-    """A run and what it cost."""
+    """A run and what it cost, or would have cost if it was cancelled.
+
+    `is_covered` is False if the steward cancelled it without a public reason: what led to that is outside the promise.
+    """
 
     status: RunStatus
     public_plan: str
@@ -48,6 +51,9 @@ class RunOverview:
     classes: int
     largest_cost: float
     mean_cost: float
+    cancelled_by: str | None = None
+    public_reason: str = ""
+    is_covered: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,7 @@ def _runs(ledger: LedgerBase) -> tuple[RunOverview, ...]:
             index = ledger.runs.members.index(admission.seq, chunk, classes)
             if index is not None:
                 counts += np.bincount(index, minlength=len(classes))
+        cancelled = ledger.runs.cancellation(admission.run)
         mean = float(classes.cost @ counts) / admission.drawn if admission.drawn else 0.0
         found.append(
             RunOverview(
@@ -159,6 +166,9 @@ def _runs(ledger: LedgerBase) -> tuple[RunOverview, ...]:
                 len(classes) - 1,
                 float(classes.cost.max()),
                 mean,
+                None if cancelled is None else cancelled.by,
+                "" if cancelled is None else cancelled.reason,
+                cancelled is None or cancelled.is_covered,
             )
         )
     return tuple(found)

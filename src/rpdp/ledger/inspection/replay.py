@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from rpdp.ledger.account import Canceller
 from rpdp.ledger.balances import is_overbooked
 from rpdp.ledger.inspection.account_chunks import IndexedAction
 from rpdp.ledger.store.fixed_point import DELTA_SHIFT, fits_delta, fits_epsilon, rounded_up
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Booking:
-    """A reservation according to its event and classes."""
+    """A reservation, or its return, according to the event and classes of the reservation."""
 
     admission: Admission
     classes: Classes
+    sign: int = 1
 
 
 def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
@@ -40,6 +42,9 @@ def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     for admission in admissions:
         classes = ledger.runs.members.classes(admission.seq, admission.classes)
         history.append((admission.seq, _Booking(admission, classes)))
+        cancelled = ledger.runs.cancellation(admission.run)
+        if cancelled is not None:
+            history.append((cancelled.seq, _Booking(admission, classes, sign=-1)))
     history.sort(key=lambda entry: entry[0])
     drawn = {admission.seq: 0 for admission in admissions}
     for chunk in ledger.records.chunks:
@@ -68,12 +73,17 @@ def _replay_chunk(
         if isinstance(entry, IndexedAction):
             entry.apply(hashes, epsilon, delta, withdrawn)
             continue
-        index = ledger.runs.members.index(seq, chunk, entry.classes)
+        index = ledger.runs.members.index(entry.admission.seq, chunk, entry.classes)
         if index is None:
             continue
         takes_part = index > 0
-        drawn[seq] += int(takes_part.sum())
         run, run_delta = entry.admission.run, entry.admission.public.delta
+        units = rounded_up(np.full(1, run_delta), DELTA_SHIFT)[0]
+        if entry.sign < 0:
+            spent_epsilon -= np.where(takes_part, entry.classes.booked[index], 0)
+            spent_delta -= np.where(takes_part, units, 0)
+            continue
+        drawn[seq] += int(takes_part.sum())
         fits = fits_epsilon(entry.classes.cost[index], epsilon, spent_epsilon) & fits_delta(
             run_delta, delta, spent_delta
         )
@@ -81,7 +91,7 @@ def _replay_chunk(
         if over.any():
             yield f"run {run!r} booked {int(over.sum()):,} records of chunk {chunk.key} beyond their budget in force"
         spent_epsilon += np.where(takes_part, entry.classes.booked[index], 0)
-        spent_delta += np.where(takes_part, rounded_up(np.full(1, run_delta), DELTA_SHIFT)[0], 0)
+        spent_delta += np.where(takes_part, units, 0)
     totals = ledger.records.totals(chunk)
     wrong = (totals[0] != spent_epsilon) | (totals[1] != spent_delta)
     if wrong.any():
@@ -101,7 +111,10 @@ def _was_changed(
 
 
 def replay_rounds(ledger: LedgerBase) -> Iterator[str]:
-    """Check that rounds are in order, coins follow the plan, and only joined rounds were released."""
+    """Check that rounds are in order, coins follow the plan, and only joined rounds were released.
+
+    A run is committed by its first charge, before its hold expires, or cancelled without any charge: never both.
+    """
     runs: dict[str, _Rounds] = {}
     for event in ledger.chain.events():
         if event.kind == "admit":
@@ -121,17 +134,40 @@ class _Rounds:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._announced = 0
+        self._join = admission.rounds_to_join
+        self._is_cancelled = False
         self._joined: set[int] = set()
         self._released: set[int] = set()
 
     def take(self, event: Event) -> Iterator[str]:
+        if self._is_cancelled:
+            yield f"event {event.seq}: run {event.run!r} was cancelled before it"
+        if event.kind == "cancel":
+            yield from self._cancel(event)
+        else:
+            yield from self._take_round(event)
+
+    def _cancel(self, event: Event) -> Iterator[str]:
+        if self._announced:
+            yield f"run {event.run!r} was cancelled after round {self._announced} was charged"
+        by, expires = event.facts["by"], self._admission.expires
+        if by not in get_args(Canceller):
+            yield f"event {event.seq}: run {event.run!r} was cancelled by {by!r}"
+        if by == "expiry" and (expires is None or event.facts["at"] < expires):
+            yield f"run {event.run!r} is booked as expired at {event.facts['at']}, but expires at {expires}"
+        self._is_cancelled = True
+
+    def _take_round(self, event: Event) -> Iterator[str]:
         where = f"round {event.round} of run {event.run!r}"
         if event.kind == "release":
             if event.round not in self._joined or event.round in self._released:
                 yield f"{where} was released without being joined, or released twice"
             self._released.add(event.round)
             return
-        schedule, join = self._admission.public.schedule, self._admission.rounds_to_join
+        schedule = self._admission.public.schedule
+        if self._announced == 0:
+            yield from self._commit(event)
+        join = self._join
         if not self._announced < event.round <= schedule.rounds:
             yield f"{where} was charged after round {self._announced} of {schedule.rounds}"
         if event.facts["missed"] != event.round - self._announced - 1:
@@ -143,4 +179,15 @@ class _Rounds:
         if cap is not None and len(self._joined) > cap:
             yield f"{where} was joined beyond the cap of {cap}"
         if join is not None and bool(event.joined) != (event.round in join):
-            yield f"{where}: whether it was joined contradicts the rounds drawn at admission"
+            yield f"{where}: whether it was joined contradicts the rounds drawn for the run"
+
+    def _commit(self, event: Event) -> Iterator[str]:
+        """Check the first charge: within the hold, and with the drawn rounds if the schedule says "exactly k"."""
+        schedule, expires = self._admission.public.schedule, self._admission.expires
+        if expires is not None and event.facts["at"] >= expires:
+            yield f"run {event.run!r} was committed at {event.facts['at']}, but its hold expired at {expires}"
+        if self._join is None and "join" in event.facts:
+            self._join = tuple(event.facts["join"])
+        rounds = set(self._join or ())
+        if len(rounds) != (schedule.participations or 0) or not rounds <= set(range(1, schedule.rounds + 1)):
+            yield f"run {event.run!r}: the rounds drawn for it are not those of its schedule"

@@ -30,9 +30,11 @@ class ActionBook:
         self.booked = {name for (name,) in self._database.rows("SELECT action FROM change")}
 
     def book(self, actions: Sequence[Action]) -> None:
-        """Append the events of these actions."""
+        """Append the events of these actions, except those that the file holds already."""
         for action in actions:
             action.require_signature(self._steward)
+            if self._database.rows("SELECT 1 FROM change WHERE action = ?", (action.name,)):
+                continue
             facts = {
                 "action": action.name,
                 "at": action.at,

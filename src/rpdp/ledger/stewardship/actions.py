@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -28,7 +27,7 @@ from rpdp.ledger.store.chain import canonical
 from rpdp.ledger.store.record_keys import HASH_BYTES, as_bytes, from_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,7 +42,10 @@ _DOMAIN = b"rpdp-steward-action\n"
 
 @dataclass(frozen=True, eq=False)
 class Action:
-    """One steward action. A budget of NaN stays as it is."""
+    """One steward action. A budget of NaN stays as it is.
+
+    Its name is random and says nothing about its place among others: the inbox counts actions as they arrive.
+    """
 
     kind: ActionKind
     ledger: str
@@ -51,7 +53,7 @@ class Action:
     epsilon: FloatArray
     delta: FloatArray
     reason: str = ""
-    name: str = field(default_factory=lambda: f"{time.time_ns():020d}-{secrets.token_hex(8)}")
+    name: str = field(default_factory=lambda: secrets.token_hex(16))
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat("T", "seconds"))
     signature: bytes = b""
 
@@ -128,7 +130,7 @@ class Action:
 
 
 def apply_actions(
-    actions: Iterable[Action],
+    actions: Sequence[Action],
     find: Callable[[NDArray[np.uint64]], NDArray[np.int64]],
     epsilon: FloatArray,
     delta: FloatArray,
@@ -138,10 +140,13 @@ def apply_actions(
 
     `find` returns the row of each hash in the arrays, or −1 for records that are not in them; those are skipped.
     """
-    for action in actions:
-        found = find(action.hashes)
-        known = found >= 0
-        rows = found[known]
+    if not actions:
+        return
+    found = find(np.concatenate([action.hashes for action in actions]))  # one lookup for all: each has its overhead
+    ends = np.cumsum([len(action.hashes) for action in actions])
+    for action, here in zip(actions, np.split(found, ends[:-1]), strict=True):
+        known = here >= 0
+        rows = here[known]
         if action.kind == "withdraw":
             withdrawn[rows] = True
             continue

@@ -17,6 +17,7 @@ from rpdp.errors import InputError
 from rpdp.ledger.balances import Balances
 from rpdp.ledger.ledger_base import LedgerBase
 from rpdp.ledger.stewardship.actions import Action
+from rpdp.ledger.stewardship.persons import Persons
 from rpdp.ledger.store.roster import Roster
 
 if TYPE_CHECKING:
@@ -51,22 +52,44 @@ class StewardActions(LedgerBase):
         return self.submit(Action("withdraw", self.id, together, unchanged, unchanged, reason=reason))
 
     def lower_budgets(
-        self, records: Sequence[str], epsilon: Budget = None, delta: Budget = None, *, reason: str = ""
-    ) -> Action:
-        """Lower budgets, each to the smaller of old and new. Records with more reserved are no longer drawn."""
-        return self.submit(self._change("lower", records, epsilon, delta, reason))
-
-    def raise_budgets(
         self,
-        records: Sequence[str],
+        records: Sequence[str] = (),
         epsilon: Budget = None,
         delta: Budget = None,
         *,
+        subjects: Sequence[str] = (),
+        reason: str = "",
+    ) -> Action:
+        """Lower budgets, each to the smaller of old and new. Records with more reserved are no longer drawn.
+
+        In a ledger with subjects a budget is that of the whole person, whichever of the person's records is named: it
+        is divided among all of them. `epsilon` and `delta` are one for all, or one for each record and then subject.
+        """
+        return self._submit_all(self._change("lower", records, subjects, epsilon, delta, reason))
+
+    def raise_budgets(
+        self,
+        records: Sequence[str] = (),
+        epsilon: Budget = None,
+        delta: Budget = None,
+        *,
+        subjects: Sequence[str] = (),
         key: StewardKey,
         reason: str = "",
     ) -> Action:
-        """Raise budgets, each to the larger of old and new, with the steward's signature."""
-        return self.submit(self._change("raise", records, epsilon, delta, reason).signed(key))
+        """Raise budgets, each to the larger of old and new, with the steward's signature.
+
+        Persons as in `lower_budgets`. With a larger ε a person's records each get a smaller part of the same δ; that
+        part is lowered first.
+        """
+        changes = self._change("raise", records, subjects, epsilon, delta, reason)
+        return self._submit_all([one.signed(key) if one.kind == "raise" else one for one in changes])
+
+    def _submit_all(self, actions: Sequence[Action]) -> Action:
+        """Submit actions in order, after all of them were checked; return the last, which is the one asked for."""
+        for action in actions:
+            action.require_signature(self.steward)
+        return [self.submit(action) for action in actions][-1]
 
     def submit(self, action: Action) -> Action:
         """Put a steward action into the inbox. It is durable and in force when this returns; the writer books it."""
@@ -103,36 +126,52 @@ class StewardActions(LedgerBase):
             raise InputError(f"no record of subject {subject!r} is in the ledger. Nothing was changed")
         return found
 
-    def _change(self, kind: ActionKind, records: Sequence[str], epsilon: Budget, delta: Budget, reason: str) -> Action:
-        if epsilon is None and delta is None:
-            raise InputError("give a new epsilon, a new delta, or both")
-        size = (len(records),)
-        given = [np.asarray(np.nan if value is None else value, dtype=np.float64) for value in (epsilon, delta)]
-        if any(value.shape not in ((), size) for value in given):
-            given_sizes = ", ".join(str(value.size) for value in given if value.shape not in ((), size))
-            raise InputError(f"give one budget for all {len(records):,} records or one for each, not {given_sizes}")
-        new = [np.broadcast_to(value, size).copy() for value in given]
-        for name, values, most in (("epsilon", new[0], LARGEST_EPSILON), ("delta", new[1], 1.0)):
-            wrong = values[~(np.isnan(values) | ((values >= 0.0) & (values <= most)))]
-            if wrong.size:
-                raise InputError(f"{name}={wrong[0]:g} must lie between 0 and {most:g}")
-        hashes = self._known(records)
-        self._require_direction(kind, records, Roster(hashes), new[0], new[1])
-        return Action(kind, self.id, hashes, new[0], new[1], reason=reason)
-
-    def _require_direction(
-        self, kind: ActionKind, records: Sequence[str], roster: Roster, epsilon: FloatArray, delta: FloatArray
-    ) -> None:
-        """Refuse a lowering that would raise a budget, and a raise that would lower one."""
+    def _change(
+        self,
+        kind: ActionKind,
+        records: Sequence[str],
+        subjects: Sequence[str],
+        epsilon: Budget,
+        delta: Budget,
+        reason: str,
+    ) -> list[Action]:
+        names = [*records, *subjects]
+        if not names:
+            raise InputError(f"records and subjects are both empty: name at least one record or subject to {kind}")
+        new_epsilon, new_delta = _one_for_each(len(names), epsilon, delta)
+        named = [self._known(records)] if records else []
+        named += [self._of_subject(subject)[:1] for subject in subjects]  # any record stands for its person
         with self.reading():
+            persons = Persons.of(self.records, np.concatenate(named), names)
+            roster = Roster(persons.members)
             balances = Balances(self.records, roster, self.records.places(roster), self.actions())
-        sign = 1.0 if kind == "lower" else -1.0
-        for name, new, current in (("ε", epsilon, balances.epsilon), ("δ", delta, balances.delta)):
-            wrong = np.flatnonzero(sign * new > sign * current)
-            if wrong.size:
-                first = int(wrong[0])
-                other = {"lower": "raise", "raise": "lower"}[kind]
-                raise InputError(
-                    f"record {records[first]!r} has {name} = {current[first]:g}; {new[first]:g} would {other} it. "
-                    f"Nothing was changed; to {other} it, use `rpdp ledger {other}`"
-                )
+        new = persons.divided(kind, new_epsilon, new_delta, balances)
+        action = Action(kind, self.id, persons.members, new.epsilon, new.delta, reason=reason)
+        less = new.less_delta
+        if not less.any():
+            return [action]
+        unchanged = np.full(int(less.sum()), np.nan)
+        return [Action("lower", self.id, persons.members[less], unchanged, new.delta[less], reason=reason), action]
+
+    def subject_sizes(self, records: Sequence[str]) -> NDArray[np.int64]:
+        """Return, for each of these records, how many records of the ledger its person has."""
+        known = self._known(records)
+        with self.reading():
+            persons = Persons.of(self.records, known, records)
+        return persons.sizes[persons.of_named]
+
+
+def _one_for_each(count: int, epsilon: Budget, delta: Budget) -> tuple[FloatArray, FloatArray]:
+    """Return the new ε and δ of each name; NaN where it stays as it is."""
+    if epsilon is None and delta is None:
+        raise InputError("give a new epsilon, a new delta, or both")
+    given = [np.asarray(np.nan if value is None else value, dtype=np.float64) for value in (epsilon, delta)]
+    if any(value.shape not in ((), (count,)) for value in given):
+        given_sizes = ", ".join(str(value.size) for value in given if value.shape not in ((), (count,)))
+        raise InputError(f"give one budget for all {count:,} records or one for each, not {given_sizes}")
+    new = [np.broadcast_to(value, (count,)).copy() for value in given]
+    for name, values, most in (("epsilon", new[0], LARGEST_EPSILON), ("delta", new[1], 1.0)):
+        wrong = values[~(np.isnan(values) | ((values >= 0.0) & (values <= most)))]
+        if wrong.size:
+            raise InputError(f"{name}={wrong[0]:g} must lie between 0 and {most:g}")
+    return new[0], new[1]

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.ledger.store.record_keys import write_durably
+from rpdp.private_files import write_durably
 
 _PREFIX = "rpdp-steward-ed25519 "
 

@@ -1,8 +1,8 @@
 """The hash chain over every event of a ledger, and a second chain over its public events.
 
 The head of each event is SHA-256 over the previous head and the event's own fields as canonical JSON. The second chain
-covers what the server may know (privacy.md, rule 14): admissions, charges and releases, with nothing derived from a
-record. Private events leave no trace in it, not even in its count.
+covers what the server may know (privacy.md, rule 14): admissions, charges, releases and cancellations, with nothing
+derived from a record. Private events leave no trace in it, not even in its count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GENESIS = hashlib.sha256(b"rpdp-ledger/1").digest()
 PRIVATE_KINDS = ("create", "add", "withdraw", "lower", "raise", "prune")
-PUBLIC_KINDS = ("admit", "charge", "release")
+PUBLIC_KINDS = ("admit", "charge", "release", "cancel")
 
 _END = 100
 """How many of the last events are checked whenever a ledger is opened."""
@@ -49,7 +49,8 @@ class Event:
     def facts(self) -> dict[str, Any]:
         """The decoded payload."""
         facts = json.loads(self.payload)
-        assert isinstance(facts, dict)
+        if not isinstance(facts, dict):
+            raise PrivacyRefusal(f"the ledger is damaged: event {self.seq} states no facts; {DAMAGED}")
         return facts
 
 
@@ -100,8 +101,12 @@ def public_head_after(previous: bytes, event: Event) -> bytes:
     if event.kind == "admit":
         fields |= {"plan": facts["public_plan"]["fingerprint"], "rounds": facts["public_plan"]["schedule"]["rounds"]}
     elif event.kind == "charge":
-        # Without the coin: a round that was joined and failed must look like a round that was sat out.
+        # Without the coin: a round that was joined and failed must look like a round that was sat out. Without the
+        # rounds that were drawn with the first charge, too.
         fields |= {"round": event.round}
+    elif event.kind == "cancel":
+        # Who cancelled, and the reason if the steward gave one: a reason is public by definition. Without totals.
+        fields |= {"by": facts["by"], "reason": facts["reason"]}
     else:
         fields |= {"round": event.round, "sha256": facts["sha256"]}
     return hashlib.sha256(previous + canonical(fields).encode()).digest()
@@ -127,7 +132,8 @@ class Chain:
         self, kind: str, facts: Mapping[str, Any], *, run: str = "", number: int = 0, joined: bool = False
     ) -> int:
         """Append an event and return its number in the chain."""
-        assert kind in (PUBLIC_KINDS if run else PRIVATE_KINDS)
+        if kind not in (PUBLIC_KINDS if run else PRIVATE_KINDS):
+            raise InputError(f"kind={kind!r} must be one of {PUBLIC_KINDS if run else PRIVATE_KINDS}")
         plain = Event(self.seq + 1, kind, run, number, int(joined), canonical(dict(facts)), b"", None, None)
         head = head_after(self.head, plain)
         count, public = None, None
@@ -147,7 +153,7 @@ class Chain:
         terms, values = ["1"], list[object](kinds)
         if kinds:
             terms.append(f"kind IN ({', '.join('?' * len(kinds))})")
-        if kinds and run is None and "charge" not in kinds and "release" not in kinds:
+        if kinds and run is None and not {"charge", "release", "cancel"}.intersection(kinds):
             terms.append("(run = '' OR kind = 'admit')")  # lets SQLite use the index without rounds
         if run is not None:
             terms.append("run = ? AND run <> ''")

@@ -13,11 +13,12 @@ from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.chain import Chain
 from rpdp.ledger.store.database import Database
 from rpdp.ledger.store.ledger_files import LedgerFiles
-from rpdp.ledger.store.record_keys import RecordKey, sync_directory
+from rpdp.ledger.store.record_keys import RecordKey
 from rpdp.ledger.store.record_store import NewRecords, RecordStore
 from rpdp.ledger.store.rollback import RollbackNotes
 from rpdp.ledger.store.run_book import now
 from rpdp.ledger.store.schema import FORMAT
+from rpdp.private_files import sync_directory
 
 if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
@@ -44,9 +45,24 @@ def create_files(
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a directory; create it first")
     if path.exists():
+        raise InputError(_exists(path))
+    try:
+        _create(files, budgets, kind, lifetime_delta, steward, progress)
+    except OSError as error:
         raise InputError(
-            f"{path} exists; a ledger is never overwritten, because it would forget what was spent. Choose another name"
-        )
+            f"{path} could not be created ({error.strerror or error}); free some space or choose a place where this "
+            "user may write, and create it again"
+        ) from None
+
+
+def _create(
+    files: LedgerFiles,
+    budgets: BudgetTable,
+    kind: Kind,
+    lifetime_delta: float,
+    steward: StewardPublicKey | None,
+    progress: Progress,
+) -> None:
     for left_over in files.database.parent.glob(f"{files.unfinished.name}*"):
         left_over.unlink()
     key = RecordKey.find_or_make(files.key)
@@ -55,9 +71,22 @@ def create_files(
     _build(files, key, new_records(key, budgets, lifetime_delta, progress), kind, lifetime_delta, steward, progress)
     crash_points.reached("create: built")
     _sync(files.unfinished)
-    files.unfinished.replace(path)
-    sync_directory(path.parent)
+    _put_in_place(files)
     crash_points.reached("create: in place")
+
+
+def _put_in_place(files: LedgerFiles) -> None:
+    """Give the finished file its name. A link is never put over a ledger that appeared meanwhile; a rename would be."""
+    try:
+        os.link(files.unfinished, files.database)
+    except FileExistsError:
+        raise InputError(_exists(files.database)) from None
+    files.unfinished.unlink()
+    sync_directory(files.database.parent)
+
+
+def _exists(path: Path) -> str:
+    return f"{path} exists; a ledger is never overwritten, because it would forget what was spent. Choose another name"
 
 
 def _build(
@@ -85,10 +114,7 @@ def _build(
             "records": RecordStore(database).write(1, new, progress),
         }
         chain.append("create", facts)
-    notes = RollbackNotes(files.rollback_notes, ledger)
-    notes.note(chain)
-    notes.close()
-    _sync(files.rollback_notes)
+    RollbackNotes(files.rollback_notes, ledger).create(chain)
     database.finish_building()
 
 
@@ -102,7 +128,13 @@ def new_records(key: RecordKey, budgets: BudgetTable, lifetime_delta: float, pro
 
 def _remove_notes_of_unfinished(files: LedgerFiles) -> None:
     """Remove the note of an interrupted creation, which has one event. More events mean that a ledger was lost."""
-    events = max((note["seq"] for note in RollbackNotes(files.rollback_notes, "").notes()), default=0)
+    notes = RollbackNotes(files.rollback_notes, "")
+    events = max((note["seq"] for note in notes.notes()), default=0)
+    if notes.exists and not events:
+        raise PrivacyRefusal(
+            f"{files.rollback_notes} cannot be read, so a ledger may have been here: put both back. A new ledger would "
+            "forget what was spent; if there never was one, remove the file"
+        )
     if events > 1:
         raise PrivacyRefusal(
             f"{files.rollback_notes} says that a ledger with {events:,} events was here: put it back. A new ledger "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
-from rpdp.ledger.store.schema import APPLICATION_ID, DAMAGED, FORMAT, STATEMENTS
+from rpdp.ledger.store.schema import APPLICATION_ID, DAMAGED, FORMAT, OLDER_FORMATS, STATEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     Schema = set[tuple[Any, Any, Any, Any]]
 
 OLDEST_SQLITE = (3, 51, 3)
-_MAGIC = b"SQLite format 3\x00"
 _EXTRA = 3
 _PATIENCE_MS = 5000
 """How long to wait while another process recovers the log. A second writer does not wait: the lock refuses it."""
@@ -46,6 +45,8 @@ class Database:
         flags = apsw.SQLITE_OPEN_READWRITE if writable else apsw.SQLITE_OPEN_READONLY
         with self._explained():
             self._connection = _connect(path, flags, vfs)
+            # Until the ledger is accepted: closing a refused one must not move the log into the file.
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         try:
             self._check(writable=writable, vfs=vfs)
         except RpdpError:
@@ -79,13 +80,19 @@ class Database:
                 self.rows(f"PRAGMA {pragma}")
             if self._value("application_id") != APPLICATION_ID:
                 raise InputError(f"{self.path} is not a ledger of rpdp")
-            if self._value("user_version") != FORMAT:
+            if self._value("user_version") not in (FORMAT, *OLDER_FORMATS):
                 raise InputError(
-                    f"{self.path} has format {self._value('user_version')}, but this version of rpdp reads format "
-                    f"{FORMAT}; use the version of rpdp that wrote it"
+                    f"{self.path} has format {self._value('user_version')}, but this version of rpdp reads formats up "
+                    f"to {FORMAT}; use the version of rpdp that wrote it"
                 )
             if writable:
                 self._require_durable()
+
+    def migrate(self) -> None:
+        """Mark a file of an older format as one of today's, so that versions which know only that one refuse it."""
+        if self._value("user_version") != FORMAT:
+            with self.transaction():
+                self.rows(f"PRAGMA user_version={FORMAT}")
 
     def _require_durable(self) -> None:
         if self._value("journal_mode") != "wal":
@@ -148,6 +155,10 @@ class Database:
             except apsw.Error:
                 self._broken = True
 
+    def accept(self) -> None:
+        """Let closing the file move the log into it, once the two are known to belong together."""
+        self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+
     def shorten_log(self) -> None:
         """Move the log into the file and truncate it. This is optional: committed changes are safe in the log."""
         try:
@@ -197,7 +208,9 @@ class Database:
                 f"{self.path}: the disk reported an error ({error}). Nothing was released; check the disk, then open "
                 "the ledger again: it holds everything that was committed"
             ) from None
-        except (apsw.CorruptError, apsw.NotADBError, apsw.MismatchError, UnicodeDecodeError) as error:
+        except apsw.NotADBError:
+            raise InputError(f"{self.path} is not a ledger, or its header is damaged") from None
+        except (apsw.CorruptError, apsw.MismatchError, UnicodeDecodeError) as error:
             raise PrivacyRefusal(f"{self.path} is damaged ({error}); {DAMAGED}") from None
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError) as error:
             raise InputError(
@@ -248,8 +261,6 @@ def _require_sqlite() -> None:
 
 
 def _require_file(path: Path) -> None:
+    """Refuse what is no file. SQLite reads the header: to close a descriptor of our own would drop its locks."""
     if not path.is_file():
         raise InputError(f"there is no ledger {path}; create one with `rpdp ledger create`")
-    with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            raise InputError(f"{path} is not a ledger, or its header is damaged")

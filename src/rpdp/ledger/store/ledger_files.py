@@ -16,7 +16,7 @@ class LedgerFiles:
     | `ledger.db.key` | the key of the record hashes | never |
     | `ledger.db.head` | the latest state, to detect a rollback | no |
     | `ledger.db.inbox/` | steward actions that are not booked yet | no |
-    | `ledger.db.lock` | which process is writing | no |
+    | `ledger.db.lock` | which process is writing (the lock itself is on `ledger.db`) | no |
     """
 
     database: Path
@@ -38,8 +38,13 @@ class LedgerFiles:
 
     @property
     def lock(self) -> Path:
-        """The lock of the writer."""
+        """The note of who is writing."""
         return self._beside("lock")
+
+    @property
+    def log(self) -> Path:
+        """The log of SQLite: commits that are not in the database yet."""
+        return self.database.with_name(f"{self.database.name}-wal")
 
     @property
     def unfinished(self) -> Path:

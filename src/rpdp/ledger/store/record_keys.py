@@ -7,7 +7,6 @@ any more: back it up as you do the ledger, in another place.
 
 from __future__ import annotations
 
-import os
 import secrets
 from hashlib import blake2b
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger.progress_callback import silent
+from rpdp.private_files import write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,27 +112,3 @@ def as_bytes(hashes: NDArray[np.uint64]) -> bytes:
 def from_bytes(blob: bytes) -> NDArray[np.uint64]:
     """Return stored hashes as rows of two words."""
     return np.frombuffer(blob, ">u8").astype(np.uint64).reshape(-1, 2)
-
-
-def write_durably(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that is complete or absent, and on disk when this returns."""
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
-    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(file, "wb") as writer:
-            writer.write(content)
-            writer.flush()
-            os.fsync(writer.fileno())
-        partial.replace(path)
-        sync_directory(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def sync_directory(path: Path) -> None:
-    """Sync a directory: its new names are on disk when this returns."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

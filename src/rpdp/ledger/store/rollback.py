@@ -1,8 +1,9 @@
 """Rollback detection: a small file beside a ledger notes its latest state, so an older ledger is recognised.
 
-A restored backup would forget charges. After every commit the head of the chain is noted here, in two slots in turn,
-without waiting for the disk. A lost or torn note leaves an older one, which only weakens the check, and a note is never
-ahead of what is committed. The head acknowledged by the server is kept here as well.
+A restored backup would forget charges. After every commit the head of the chain is noted here, without waiting for the
+disk: first in one slot, then the same in a second one. Damage to one slot leaves the latest note, a torn write leaves
+it or the one before, and a note is never ahead of what is committed. A file without an intact slot says nothing: it
+counts as lost. The head acknowledged by the server is kept here as well.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.store.chain import ROLLED_BACK, PublicHead, canonical
+from rpdp.private_files import OWNER_ONLY, hand_over, read_regular, write_durably
 
 if TYPE_CHECKING:
     from rpdp.ledger.store.chain import Chain
     from rpdp.ledger.store.database import Database
 
 _SLOT = 512
+_SLOTS = 2
 
 
 class RollbackNotes:
@@ -30,33 +33,36 @@ class RollbackNotes:
         self._path = path
         self._ledger = ledger
         self._file: int | None = None
-        self._turn = 0
         self._acknowledged: PublicHead | None = None
 
-    @property
-    def exists(self) -> bool:
-        """Whether there are any notes to compare with."""
-        return self._path.exists()
+    def create(self, chain: Chain) -> None:
+        """Note the first state of a new ledger, on disk when this returns."""
+        write_durably(self._path, self._slot(chain, None) * _SLOTS, OWNER_ONLY)
 
     def note(self, chain: Chain, acknowledged: PublicHead | None = None) -> None:
         """Note the current head of the chain. With an acknowledged head, wait until the note is on disk."""
         kept = self.acknowledged()
         if acknowledged is not None and (kept is None or acknowledged.count > kept.count):
             kept = self._acknowledged = acknowledged
-        pair = None if kept is None else [kept.count, kept.head]
-        text = canonical({"ledger": self._ledger, "seq": chain.seq, "head": chain.head.hex(), "acknowledged": pair})
-        slot = f"{_check_of(text)} {text}".encode().ljust(_SLOT - 1) + b"\n"
+        slot = self._slot(chain, kept)
         try:
             if self._file is None:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._file, slot, _SLOT * self._turn)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self._path, flags, OWNER_ONLY)
+                hand_over(self._file, self._path.with_suffix("").stat())  # as the ledger
+            for number in range(_SLOTS):  # one after the other: at any moment one of them is intact
+                os.pwrite(self._file, slot, _SLOT * number)
             if acknowledged is not None:
                 os.fsync(self._file)
         except OSError as error:
             raise PrivacyRefusal(
                 f"{self._path} cannot be written ({error}); nothing was released. Check the disk and the permissions"
             ) from None
-        self._turn = 1 - self._turn
+
+    def _slot(self, chain: Chain, acknowledged: PublicHead | None) -> bytes:
+        pair = None if acknowledged is None else [acknowledged.count, acknowledged.head]
+        text = canonical({"ledger": self._ledger, "seq": chain.seq, "head": chain.head.hex(), "acknowledged": pair})
+        return f"{_check_of(text)} {text}".encode().ljust(_SLOT - 1) + b"\n"
 
     def acknowledged(self) -> PublicHead | None:
         """Return the latest head that a server has acknowledged."""
@@ -98,10 +104,18 @@ class RollbackNotes:
             os.close(self._file)
             self._file = None
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file of notes, intact or not."""
+        return os.path.lexists(self._path)
+
     def notes(self) -> list[dict[str, Any]]:
-        """Return the notes of all intact slots."""
+        """Return the notes of all intact slots. None at all means that the notes are lost."""
         notes = []
-        content = self._path.read_bytes() if self._path.exists() else b""
+        try:
+            content = read_regular(self._path, _SLOT * _SLOTS)
+        except OSError:
+            content = b""
         for start in range(0, len(content), _SLOT):
             check, _, text = content[start : start + _SLOT].decode("ascii", "replace").strip().partition(" ")
             if text and _check_of(text) == check:

@@ -1,4 +1,4 @@
-"""The runs of a ledger: reserved once, charged round by round, released through the outbox.
+"""The runs of a ledger: held once, then charged round by round and released through the outbox, or cancelled.
 
 The caller of a method that writes opens the transaction; the result holds once that is committed.
 """
@@ -13,11 +13,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.errors import InputError, PlanError, PrivacyRefusal
-from rpdp.ledger.account import Charge, RunStatus, joins_round
+from rpdp.errors import InputError, PlanError, PrivacyRefusal, Reason
+from rpdp.ledger.account import Charge, RunStatus, joins_round, rounds_drawn
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.fixed_point import DELTA_SHIFT, DELTA_TOLERANCE, rounded_up
+from rpdp.ledger.store.holds import (
+    Cancellation,
+    expiry_stamp,
+    has_passed,
+    held_runs,
+    refuse_cancelled,
+    refuse_charged,
+    return_booking,
+    stamp,
+)
 from rpdp.ledger.store.sampling_classes import MemberStore, classes_of, spread
+from rpdp.ledger.store.schema import DAMAGED
 from rpdp.planning import PublicPlan, SiloPlan, Status
 
 if TYPE_CHECKING:
@@ -28,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.budgets import RecordBudgets
+    from rpdp.ledger.account import Canceller, RunState
     from rpdp.ledger.balances import Balances
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.chain import Chain, Event
@@ -38,7 +50,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Admission:
-    """A run as it was admitted."""
+    """A run as it was admitted.
+
+    `rounds_to_join` is set in ledgers of release 0.1 only, where "exactly k" rounds were drawn at admission. `expires`
+    is None for a hold that does not expire, as in those ledgers.
+    """
 
     seq: int
     run: str
@@ -49,12 +65,13 @@ class Admission:
     classes: int
     drawn: int
     at: str
+    expires: str | None
 
     @classmethod
     def of(cls, event: Event) -> Admission:
         """Read an admission from its event."""
         facts = event.facts
-        join = facts["join"]
+        join = facts.get("join")
         return cls(
             event.seq,
             event.run,
@@ -65,6 +82,7 @@ class Admission:
             facts["classes"],
             facts["drawn"],
             facts["at"],
+            facts.get("expires"),
         )
 
 
@@ -96,6 +114,7 @@ class _Progress:
     admission: Admission
     announced: int
     joined: int
+    rounds_to_join: tuple[int, ...] | None
 
 
 class RunBook:
@@ -116,21 +135,26 @@ class RunBook:
         """Return all runs in order of admission."""
         return [Admission.of(event) for event in self._chain.events("admit")]
 
+    def booked(self) -> list[Admission]:
+        """Return the runs whose reservations count, in order of admission: all but those that were cancelled."""
+        return [admission for admission in self.admissions() if self.cancellation(admission.run) is None]
+
     def admission(self, run: str) -> Admission:
-        """Return the admission of one run."""
+        """Return the admission of one run; refused if the run was cancelled."""
         return self._of(run).admission
 
-    def reserve(
-        self, run: str, plan: SiloPlan, join: tuple[int, ...] | None, balances: Balances, progress: Progress
-    ) -> None:
-        """Book a plan for all of its records."""
+    def reserve(self, run: str, plan: SiloPlan, expires: float | None, balances: Balances, progress: Progress) -> None:
+        """Hold a plan for all of its records."""
+        cancelled = self.cancellation(run)
+        if cancelled is not None:
+            raise refuse_cancelled(run, cancelled.state)
         if self._database.rows("SELECT 1 FROM event WHERE run = ? AND run <> '' AND kind = 'admit'", (run,)):
             raise PrivacyRefusal(
                 f"run {run!r} was admitted before; a run is reserved only once. Give a new run a new id"
             )
         if not run:
             raise InputError("run='' is empty: a run needs a name")
-        _require_join(plan.public, join)
+        self._require_own_totals()
         balances.require(plan)
         seq = self._chain.seq + 1
         classes, index = classes_of(plan)
@@ -151,32 +175,86 @@ class RunBook:
             "public_plan": json.loads(plan.public.to_json()),
             "silo_plan": plan.fingerprint,
             "estimator": plan.estimator,
-            "join": None if join is None else list(join),
+            "expires": expiry_stamp(expires),
             "classes": len(classes),
             "drawn": int((plan.q > 0.0).sum()),
             "members": self.members.digest(seq),
             "totals": self._store.totals_digest(),
         }
-        assert self._chain.append("admit", facts, run=run) == seq
+        self._chain.append("admit", facts, run=run)
         crash_points.reached("reserve: booked")
 
-    def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
-        """Charge a round together with its coin, once."""
-        progress = self._of(run)
+    def charge(
+        self,
+        run: str,
+        number: int,
+        coin: Callable[[], bool],
+        rounds_to_join: Callable[[], tuple[int, ...]] | None,
+        moment: float,
+    ) -> Charge:
+        """Charge a round together with its coin, once. The first charge commits the run, unless its hold has expired.
+
+        `moment` is the silo's clock.
+        """
+        progress = self._now(run)
         self._require_planned(progress, number)
         # Rounds up to the last announced one are over, including those that were missed: no second coin for them.
         if number <= progress.announced:
             return Charge(number, self._has_joined(run, number), is_new=False)
-        admission = progress.admission
-        schedule, to_join = admission.public.schedule, admission.rounds_to_join
-        joined = joins_round(schedule, number, progress.joined, to_join, coin)
+        schedule = progress.admission.public.schedule
+        facts: dict[str, object] = {"at": stamp(moment), "missed": number - progress.announced - 1}
+        if progress.announced == 0:
+            # Checked again here, inside the transaction: what is charged must still be held.
+            if has_passed(progress.admission.expires, moment):
+                raise refuse_cancelled(run, "expired")
+            if progress.rounds_to_join is None:
+                progress.rounds_to_join = rounds_drawn(schedule, rounds_to_join)
+            if progress.rounds_to_join != progress.admission.rounds_to_join:
+                facts["join"] = progress.rounds_to_join
+        joined = joins_round(schedule, number, progress.joined, progress.rounds_to_join, coin)
         crash_points.reached("charge: coin drawn")
-        facts = {"at": now(), "missed": number - progress.announced - 1}
         self._chain.append("charge", facts, run=run, number=number, joined=joined)
         crash_points.reached("charge: marked")
         progress.announced = number
         progress.joined += joined
         return Charge(number, joined, is_new=True)
+
+    def cancellation(self, run: str) -> Cancellation | None:
+        """Return how a run was cancelled; None if it was not."""
+        return next((Cancellation.of(event) for event in self._chain.events("cancel", run=run)), None)
+
+    def cancel(self, run: str, by: Canceller, reason: str, moment: float) -> None:
+        """Cancel a run that is held and return all of it."""
+        progress = self._now(run)
+        if progress.announced:
+            raise refuse_charged(run, progress.announced)
+        self._require_own_totals()
+        return_booking(self._store, self.members, progress.admission)
+        facts = {"at": stamp(moment), "by": by, "reason": reason, "totals": self._store.totals_digest()}
+        self._chain.append("cancel", facts, run=run)
+        del self._progress[run]
+        crash_points.reached("cancel: booked")
+
+    def _require_own_totals(self) -> None:
+        """Refuse totals that are not those of the last event that changed them.
+
+        While a ledger is open, a copy may be put back over its file: the events are in memory, the totals are not.
+        """
+        query = "SELECT payload FROM event WHERE kind IN ('admit', 'cancel') ORDER BY seq DESC LIMIT 1"
+        for (payload,) in self._database.rows(query):
+            if json.loads(payload)["totals"] != self._store.totals_digest():
+                raise PrivacyRefusal(
+                    "the totals are not those of the last reservation or cancellation: the file was changed while it "
+                    f"was open; {DAMAGED}"
+                )
+
+    def held(self) -> list[Admission]:
+        """Return the runs that are held."""
+        return [self._of(run).admission for run in held_runs(self._database)]
+
+    def expired(self, moment: float) -> list[str]:
+        """Return the held runs whose expiry has passed."""
+        return [admission.run for admission in self.held() if has_passed(admission.expires, moment)]
 
     def answered(self, run: str, number: int) -> Charge | None:
         """Return the answer to a round that was charged before; None if it can still be charged."""
@@ -219,6 +297,8 @@ class RunBook:
             for kind, least in (("charge", 0), ("charge", 1), ("release", 0))
         }
         announced = max(rounds["charge", 0], default=0)
+        cancelled = self.cancellation(admission.run)
+        state: RunState = "committed" if announced else "held"
         return RunStatus(
             admission.run,
             admission.silo_plan,
@@ -226,6 +306,8 @@ class RunBook:
             announced,
             rounds["charge", 1],
             rounds["release", 0],
+            state if cancelled is None else cancelled.state,
+            admission.expires,
         )
 
     def plan(self, run: str, ids: pa.ChunkedArray, places: NDArray[np.int32], left: RecordBudgets) -> SiloPlan:
@@ -253,11 +335,30 @@ class RunBook:
         if run not in self._progress:
             found = list(self._chain.events("admit", run=run))
             if not found:
-                raise PrivacyRefusal(f"run {run!r} was never admitted; nothing is reserved for it")
+                raise PrivacyRefusal(f"run {run!r} was never admitted; nothing is reserved for it", Reason.RUN)
+            cancelled = self.cancellation(run)
+            if cancelled is not None:
+                raise refuse_cancelled(run, cancelled.state)
             query = "SELECT max(round), total(joined) FROM event WHERE run = ? AND run <> '' AND kind = 'charge'"
             announced, joined = self._database.rows(query, (run,))[0]
-            self._progress[run] = _Progress(Admission.of(found[0]), announced or 0, int(joined))
+            admission = Admission.of(found[0])
+            to_join = admission.rounds_to_join or self._drawn_rounds(run)
+            self._progress[run] = _Progress(admission, announced or 0, int(joined), to_join)
         return self._progress[run]
+
+    def _now(self, run: str) -> _Progress:
+        """Read how far a run is; if it may still be held, from the file: that is decided inside the transaction."""
+        if run in self._progress and self._progress[run].announced == 0:
+            del self._progress[run]
+        return self._of(run)
+
+    def _drawn_rounds(self, run: str) -> tuple[int, ...] | None:
+        """Return the rounds that were drawn with the first charge; None if each round has its own coin, or none yet."""
+        query = "SELECT payload FROM event WHERE run = ? AND run <> '' AND kind = 'charge' ORDER BY round LIMIT 1"
+        for (payload,) in self._database.rows(query, (run,)):
+            drawn = json.loads(payload).get("join")
+            return None if drawn is None else tuple(drawn)
+        return None
 
     def _require_planned(self, progress: _Progress, number: int) -> None:
         rounds = progress.admission.public.schedule.rounds
@@ -280,14 +381,6 @@ class RunBook:
 def now() -> str:
     """Return the current time as events state it."""
     return datetime.now(UTC).isoformat("T", "seconds")
-
-
-def _require_join(public: PublicPlan, join: tuple[int, ...] | None) -> None:
-    wanted = public.schedule.participations
-    if (wanted is None) != (join is None):
-        raise PlanError(f"rounds_to_join={join} does not match the schedule ({public.schedule.describe()})")
-    if join is not None and (len(set(join)) != wanted or not set(join) <= set(range(1, public.schedule.rounds + 1))):
-        raise PlanError(f"rounds_to_join={join} must be {wanted} different rounds of {public.schedule.rounds}")
 
 
 def _plan_of(

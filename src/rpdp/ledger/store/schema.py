@@ -2,8 +2,8 @@
 
 The table `event` holds the chain and is authoritative. The other tables hold bulk data whose hash an event states
 (`segment`, `class`, `member`, `change`, `outbox`), or sums that can be recomputed from it (`total`). Bulk rows never
-change. Only updates are ever removed, by an event that records the removal. Every reservation rewrites the totals, and
-its event states the hash of all of them.
+change. Only updates are ever removed, by an event that records the removal. Every reservation, and every cancellation,
+rewrites the totals, and its event states the hash of all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
+"""Format 2 has the event "cancel", which older versions would not heed: they would charge a cancelled run."""
+
+OLDER_FORMATS = (1,)
+"""Formats with the same tables: their events mean today what they meant then."""
+
 APPLICATION_ID = 0x72706470
 """'rpdp' in ASCII: what `file` and SQLite see in the header."""
 

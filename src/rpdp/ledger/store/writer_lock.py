@@ -1,4 +1,12 @@
-"""A lock for one writer at a time. It ends with the process that holds it, and names that process."""
+"""A lock for one writer at a time, on the database file itself. It ends with the process that holds it.
+
+A lock on a file beside the database protects nothing once somebody removes that file: the next process locks a new one.
+The database cannot be removed that way, because whoever opens another file under its name has another ledger, and the
+writer of the first one notices (`require_in_place`).
+
+The file `ledger.db.lock` says who is writing, for the message to everybody else. It is locked as well, because release
+0.1 looks only there.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +14,169 @@ import fcntl
 import json
 import os
 import socket
+import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rpdp.errors import PrivacyRefusal
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.private_files import OWNER_ONLY, hand_over
+
+Inode = tuple[int, int]
 
 
 class LedgerInUseError(PrivacyRefusal):
     """Another process is writing the ledger; try again later."""
 
 
-class WriterLock:
-    """The right to write a ledger: taken at once or refused, held until `release` or the end of the process."""
+@dataclass
+class _OpenFile:
+    """A database file that this process has open: how often, and our own descriptor of it if it was ever locked."""
+
+    users: int = 0
+    descriptor: int | None = None
+    is_locked: bool = False
+
+
+_open: dict[Inode, _OpenFile] = {}
+_guard = threading.Lock()
+
+
+class DatabaseFile:
+    """A database file for as long as a ledger has it open, as a reader or as the writer.
+
+    Closing any descriptor of a file drops all POSIX locks of the process on it, including those of SQLite. A descriptor
+    that was opened for our own lock is therefore kept until the last ledger of this process on that file is closed.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._process = os.getpid()
+        self._inode = _inode_of(path)
+        with _guard:
+            _open.setdefault(self._inode, _OpenFile()).users += 1
+
+    def lock(self) -> bool:
+        """Take the lock of the writer at once; return whether it was free, here and in other processes."""
+        with _guard:
+            file = _open[self._inode]
+            if file.is_locked:
+                return False
+            if file.descriptor is None:
+                file.descriptor = self._opened()
+            try:
+                fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            file.is_locked = True
+            return True
+
+    def _opened(self) -> int:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = _holder(self._file)
-            os.close(self._file)
-            raise LedgerInUseError(
-                f"{path.with_suffix('')} is being written by {holder}. Only one process may write at a time: wait "
-                "until it has finished. Meanwhile the ledger can be read (show, explain, verify, export), and steward "
-                "actions take effect: they wait in the inbox"
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise InputError(
+                f"{self._path} cannot be opened for writing ({error.strerror}); check that this user may write the "
+                "file and its directory"
             ) from None
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) != self._inode:
+            os.close(descriptor)
+            raise InputError(f"{self._path} was replaced while it was being opened; try again")
+        return descriptor
+
+    def unlock(self) -> None:
+        """Release the lock. A forked child shares it with its parent, and so must not end it."""
+        with _guard:
+            file = _open[self._inode]
+            if file.descriptor is not None and os.getpid() == self._process:
+                fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+            file.is_locked = False
+
+    def close(self) -> None:
+        """Count this ledger out, after SQLite has closed the file."""
+        with _guard:
+            file = _open[self._inode]
+            file.users -= 1
+            if file.users == 0:
+                del _open[self._inode]
+                if file.descriptor is not None:
+                    os.close(file.descriptor)
+
+    def require_in_place(self) -> None:
+        """Refuse to go on if another file has the name of the database now: charges would be lost with the old one."""
+        try:
+            now = _inode_of(self._path)
+        except InputError:
+            now = None
+        if now != self._inode:
+            raise PrivacyRefusal(
+                f"{self._path} was moved, removed or replaced while it was open, so what is booked now would be lost. "
+                "Nothing was released; put the file back that was there, then open the ledger again"
+            )
+
+
+class WriterLock:
+    """The right to write a ledger: taken at once or refused, held until `release` or the end of the process.
+
+    Args:
+        file: The database.
+        note: Where to note who is writing.
+        name: The ledger as messages call it.
+    """
+
+    def __init__(self, file: DatabaseFile, note: Path, name: Path) -> None:
+        self._file = file
+        try:
+            self._note = os.open(note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, OWNER_ONLY)
+            hand_over(self._note, name.stat())
+        except OSError as error:
+            raise InputError(
+                f"{note} cannot be written ({error.strerror}), so nobody could see who is writing the ledger; check "
+                "that this user may write the file and its directory"
+            ) from None
+        if not file.lock() or not self._lock_note():
+            holder = _holder(self._note)
+            os.close(self._note)
+            raise LedgerInUseError(
+                f"{name} is being written by {holder}. Only one process may write at a time: wait until it has "
+                "finished. Meanwhile the ledger can be read (show, explain, verify, export), and steward actions take "
+                "effect: they wait in the inbox"
+            ) from None
+        self._describe()
+
+    def _lock_note(self) -> bool:
+        try:
+            fcntl.flock(self._note, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.unlock()
+            return False
+        return True
+
+    def _describe(self) -> None:
         details = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": datetime.now(UTC).isoformat("T", "seconds"),
         }
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps(details).encode(), 0)
+        try:
+            os.ftruncate(self._note, 0)
+            os.pwrite(self._note, json.dumps(details).encode(), 0)
+        except OSError:
+            return  # on a full disk others read "another process"; the lock holds all the same
 
     def release(self) -> None:
         """Release the lock, so that another process can write."""
-        os.close(self._file)
+        os.close(self._note)
+        self._file.unlock()
+
+
+def _inode_of(path: Path) -> Inode:
+    try:
+        status = path.stat()
+    except OSError:
+        raise InputError(f"there is no ledger {path}; create one with `rpdp ledger create`") from None
+    return status.st_dev, status.st_ino
 
 
 def _holder(file: int) -> str:

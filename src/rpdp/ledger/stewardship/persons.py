@@ -1,0 +1,169 @@
+"""The persons whom a change of budgets concerns: a budget is a person's, and is divided among all of their records.
+
+To raise one record alone would stretch the person's budget: of three records at ε/3, one raised to 2ε/3 makes (4/3)ε
+for the person (privacy.md, section 7). An action therefore names all records of every person whom it concerns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.budgets.table import delta_share
+from rpdp.display import counts_repr
+from rpdp.errors import InputError
+from rpdp.ledger.store.fixed_point import DELTA_SHIFT
+from rpdp.ledger.store.roster import ABSENT, Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rpdp.ledger.balances import Balances
+    from rpdp.ledger.stewardship.actions import ActionKind
+    from rpdp.ledger.store.fixed_point import FloatArray
+    from rpdp.ledger.store.record_store import RecordStore
+
+    Hashes = NDArray[np.uint64]
+    Rows = NDArray[np.int64]
+
+_TOLERANCE = 1e-9
+"""Relative: a person's δ is computed back from the parts of the records."""
+
+
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """The new budget of each record, and which of them get a smaller δ although their person's ε is raised."""
+
+    epsilon: FloatArray
+    delta: FloatArray
+    less_delta: NDArray[np.bool_]
+
+    __repr__ = counts_repr
+
+
+@dataclass(frozen=True, eq=False)
+class Persons:
+    """The records of all persons whom somebody named, by one of their records or as a subject.
+
+    Attributes:
+        names: What was named, for messages.
+        of_named: For each name, its person. Records without a subject are persons of their own.
+        members: The hashes of all records of these persons.
+        of_member: For each of them, its person.
+    """
+
+    names: Sequence[str]
+    of_named: Rows
+    members: Hashes
+    of_member: Rows
+
+    __repr__ = counts_repr
+
+    @classmethod
+    def of(cls, store: RecordStore, named: Hashes, names: Sequence[str]) -> Persons:
+        """Find the persons of these records, and all of their records in the ledger."""
+        subjects, has_subject = _subjects_of(store, named)
+        if not has_subject.any():
+            return cls(names, np.arange(len(named)), named, np.arange(len(named)))
+        persons, numbers = np.unique(subjects[has_subject], axis=0, return_inverse=True)
+        alone = np.flatnonzero(~has_subject)
+        of_named = np.empty(len(named), dtype=np.int64)
+        of_named[has_subject] = numbers.reshape(-1)
+        of_named[alone] = len(persons) + np.arange(len(alone))
+        members, of_member = [named[alone]], [of_named[alone]]
+        people = Roster(persons)
+        for chunk in store.chunks:
+            held = store.subjects(chunk)
+            if held is not None:
+                person = people.find(held)
+                here = person != ABSENT
+                members.append(store.hashes(chunk)[here])
+                of_member.append(person[here])
+        return cls(names, of_named, np.concatenate(members), np.concatenate(of_member))
+
+    @property
+    def sizes(self) -> Rows:
+        """How many records each person has."""
+        return np.bincount(self.of_member)
+
+    def divided(self, kind: ActionKind, epsilon: FloatArray, delta: FloatArray, balances: Balances) -> Divided:
+        """Divide the new budgets (one for each name; NaN stays) among all records of each person."""
+        size = self.sizes[self.of_member]
+        # What each person has now. Parts may differ after actions of earlier versions: then the most careful reading.
+        has_epsilon = self._worst(np.maximum, size * balances.epsilon)
+        has_delta = self._worst(np.minimum, balances.delta / delta_share(size * balances.epsilon, size))
+        wants_epsilon, wants_delta = self._agreed("ε", epsilon), self._agreed("δ", delta)
+        self._require_direction(kind, "ε", wants_epsilon, has_epsilon)
+        self._require_direction(kind, "δ", wants_delta, has_delta)
+        if kind == "raise":  # the same δ over a larger ε: smaller parts
+            is_stretched = np.isnan(wants_delta) & ~np.isnan(wants_epsilon) & (self.sizes > 1)
+            wants_delta = np.where(is_stretched, has_delta, wants_delta)
+        then = np.where(np.isnan(wants_epsilon), has_epsilon, wants_epsilon)[self.of_member]
+        parts = wants_delta[self.of_member] * delta_share(then, size)
+        less = (kind == "raise") & (size > 1) & (parts < balances.delta * (1.0 - _TOLERANCE))
+        self._require_booked(less, parts, balances)
+        return Divided(wants_epsilon[self.of_member] / size, parts, less)
+
+    def _worst(self, combine: np.ufunc, values: FloatArray) -> FloatArray:
+        worst = np.full(len(self.sizes), -np.inf if combine is np.maximum else np.inf)
+        combine.at(worst, self.of_member, values)
+        return worst
+
+    def _agreed(self, what: str, given: FloatArray) -> FloatArray:
+        """Return one new value for each person; records of one person must not be given different ones."""
+        agreed = np.full(len(self.sizes), np.nan)
+        agreed[self.of_named] = given
+        other = np.flatnonzero(~np.isnan(given) & (agreed[self.of_named] != given))
+        if other.size:
+            first = int(other[0])
+            raise InputError(
+                f"record {self.names[first]!r} is given {what} = {given[first]:g}, and another record of the same "
+                f"person {agreed[self.of_named[first]]:g}. A budget is that of the whole person; give one"
+            )
+        return agreed
+
+    def _require_direction(self, kind: ActionKind, what: str, new: FloatArray, current: FloatArray) -> None:
+        """Refuse a lowering that would raise a budget, and a raise that would lower one."""
+        sign = 1.0 if kind == "lower" else -1.0
+        slack = np.where(self.sizes > 1, _TOLERANCE, 0.0) * np.abs(current)
+        wrong = np.flatnonzero(sign * new > sign * current + slack)
+        if wrong.size:
+            person = int(wrong[0])
+            other = {"lower": "raise", "raise": "lower"}[kind]
+            raise InputError(
+                f"{self._called(person)} has {what} = {current[person]:g}; {new[person]:g} would {other} it. Nothing "
+                f"was changed; to {other} it, use `rpdp ledger {other}`"
+            )
+
+    def _require_booked(self, less: NDArray[np.bool_], parts: FloatArray, balances: Balances) -> None:
+        """Refuse a raise after which the smaller part of δ would not cover what is booked already."""
+        booked = np.ldexp(balances.booked_delta.astype(np.float64), -DELTA_SHIFT)
+        short = np.flatnonzero(less & (parts < booked * (1.0 - _TOLERANCE)))
+        if short.size:
+            first = int(short[0])
+            raise InputError(
+                f"with that ε, {self._called(int(self.of_member[first]))} would keep δ = {parts[first]:g} for each "
+                f"record, but {booked[first]:g} is booked already; nothing was changed. Raise the δ as well (--delta)"
+            )
+
+    def _called(self, person: int) -> str:
+        name, size = self.names[int(np.flatnonzero(self.of_named == person)[0])], self.sizes[person]
+        return f"record {name!r}" if size == 1 else f"the person of {name!r} ({size} records)"
+
+
+def _subjects_of(store: RecordStore, named: Hashes) -> tuple[Hashes, NDArray[np.bool_]]:
+    """Return the subject of each of these records, and whether it has one."""
+    roster = Roster(named)
+    subjects = np.zeros((len(named), 2), dtype=np.uint64)
+    has_subject = np.zeros(len(named), dtype=bool)
+    for chunk in store.chunks:
+        held = store.subjects(chunk)
+        if held is not None:
+            at = roster.find(store.hashes(chunk))
+            here = at != ABSENT
+            subjects[at[here]], has_subject[at[here]] = held[here], True
+    return subjects, has_subject

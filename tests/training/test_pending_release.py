@@ -188,10 +188,27 @@ def test_a_step_that_fails_releases_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     before = step.kernel.model.values.detach().clone()
 
     def failing(*_: object) -> Tensor:
-        raise InputError("no sum today")
+        raise InputError("no noise today")
 
-    monkeypatch.setattr(step.kernel, "_add", failing)
-    with pytest.raises(InputError, match="no sum today"):
+    monkeypatch.setattr(PendingRelease, "_add", failing)
+    with pytest.raises(InputError, match="no noise today"):
+        step(records, np.arange(5))
+    assert step.kernel.model.values.grad is None
+    assert torch.equal(step.kernel.model.values.detach(), before)
+    assert noise_threads() == []
+
+
+@pytest.mark.usefixtures("spare_core")
+def test_an_interrupt_during_the_sum_releases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No error of a record's own: nothing else but the sum may catch it."""
+    step, records = large_step()
+    before = step.kernel.model.values.detach().clone()
+
+    def interrupted(*_: object) -> Tensor:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(step.kernel, "_add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         step(records, np.arange(5))
     assert step.kernel.model.values.grad is None
     assert torch.equal(step.kernel.model.values.detach(), before)

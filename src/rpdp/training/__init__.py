@@ -20,6 +20,7 @@ from rpdp.training.model_checks import ModelIssue, check_model, require_private,
 from rpdp.training.noise_addition import grid_spacing
 from rpdp.training.noisy_step import BadRecordWarning, NoisyStep, StepDiagnostics, StepSettings
 from rpdp.training.records import Records
+from rpdp.training.value_checks import require_value_independent
 from rpdp.training.vmap_kernel import VmapKernel
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "grid_spacing",
     "make_kernel",
     "require_private",
+    "require_value_independent",
     "to_groupnorm",
     "train_central",
     "uniform_plan",

@@ -31,8 +31,8 @@ def make_kernel(model: FlatModel, loss: PerRecordLoss, example: Records) -> Kern
     Args:
         model: The model to train.
         loss: A function of output and targets that returns one value per record.
-        example: Some records of the data set. The probe runs on the first two with finite loss. It judges the code of
-            model and loss; its tolerances are chosen so that the verdict should not depend on the values of records.
+        example: Some records of the data set. Only their shapes and types are used: the probe judges the code of model
+            and loss on synthetic records.
 
     Raises:
         InputError: The data set is empty, or the loss does not return one value per record.

@@ -1,10 +1,11 @@
-"""Dynamic checks: run model and loss on two records before the first step.
+"""Dynamic checks: run model and loss on two synthetic records before the first step.
 
 Clipping bounds the effect of one record on the sum only if no other record's gradient depends on it. The probe runs
 model and loss on a pair of records. The first record's loss must have a derivative of exactly zero with respect to the
 second record's input, and must be the same alone as in the pair. This detects batch statistics, contrastive losses and
 in-batch weighting. It cannot detect code that mixes records only later, or only in rare cases. The probe also detects
-models whose buffers change, or that draw random numbers, when they run.
+models whose buffers change, or that draw random numbers, when they run. It never sees a real record: whether a run
+starts must not depend on one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.training.records import Records
+from rpdp.training.synthetic_records import synthetic_variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,28 +32,22 @@ VALUE_TOLERANCE = 1e-3
 Records that influence each other differ by more.
 """
 
-CANDIDATES = 8
-"""The probe uses the first two records with finite loss among this many: one damaged record must not stop a run."""
-
 
 def probe_pair(kernel: Kernel, records: Records) -> Records:
-    """Two records for the probe, with finite losses if possible."""
+    """Two synthetic records for the probe, with finite losses if possible."""
     if len(records) == 0:
         raise InputError("the data set is empty: give at least one record to train on")
-    candidates = records.rows(0, CANDIDATES)
     with _undisturbed(kernel):
-        outcomes = [_outcome(kernel, candidates.rows(row, row + 1)) for row in range(len(candidates))]
-    if all(isinstance(outcome, Exception) for outcome in outcomes):
-        error = outcomes[0]
+        outcomes = [(pair, _outcome(kernel, pair)) for pair in synthetic_variants(records, 2)]
+    if all(isinstance(outcome, Exception) for _, outcome in outcomes):
+        error = outcomes[0][1]
         raise InputError(
-            f"model or loss fails on records: {type(error).__name__}: {error}; check both against the shape and type "
-            "of the data"
+            f"model or loss fails on made-up records of the data's shapes and types: {type(error).__name__}: {error}; "
+            "check both against the shape and type of the data. They must take any value: a record that they fail on "
+            "contributes nothing"
         )
-    finite = [row for row, outcome in enumerate(outcomes) if outcome is True]
-    usable = [row for row, outcome in enumerate(outcomes) if not isinstance(outcome, Exception)]
-    first = finite[0] if finite else usable[0]
-    second = finite[1] if len(finite) > 1 else first
-    return records.select([first, second])
+    # False (a loss that is not finite) comes before an exception, and True before both.
+    return min(outcomes, key=lambda found: (found[1] is not True, found[1] is not False))[0]
 
 
 @contextmanager
@@ -76,11 +72,11 @@ def _generator_states(device: torch.device) -> list[Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
-def _outcome(kernel: Kernel, record: Records) -> bool | Exception:
-    """Whether the loss of one record is finite, or the error it caused: a damaged record must not stop a run."""
+def _outcome(kernel: Kernel, records: Records) -> bool | Exception:
+    """Whether the losses of these records are finite, or the error they caused."""
     try:
         with torch.no_grad():
-            return bool(torch.isfinite(_losses(kernel, record)).all())
+            return bool(torch.isfinite(_losses(kernel, records)).all())
     except RpdpError:
         raise
     except Exception as error:  # user code may raise anything

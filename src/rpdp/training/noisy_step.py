@@ -11,16 +11,18 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from rpdp.display import counts_repr
-from rpdp.errors import InputError, RpdpError
+from rpdp.errors import InputError
 from rpdp.training.kernel import require_clip_norm
 from rpdp.training.micro_batches import LARGEST_PIECE, pieces
 from rpdp.training.noise_addition import PendingRelease, release_
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Callable, Iterable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -99,7 +101,8 @@ class NoisyStep:
     | more drawn than `micro_batch`, or than 512 | in pieces; a record changes only the rounding of its own piece |
     | a position twice, or not rising | `InputError`: a record counts at most once |
     | a record with NaN or infinite gradient | contributes zero |
-    | a record that makes model or loss raise | contributes zero, with a `BadRecordWarning` here |
+    | a record that makes model or loss raise, whatever it raises | contributes zero, with a `BadRecordWarning` here |
+    | such a record in a later step with the same `failed` | contributes zero; model and loss do not see it again |
     | a model with NaN or infinite parameters | `PrivacyRefusal`, nothing released |
     | dropout | refused by `make_kernel` |
 
@@ -108,6 +111,8 @@ class NoisyStep:
         optimiser: Any `torch.optim` optimiser over exactly `[kernel.model.values]`.
         settings: The public settings.
         randomness: `Secure()` in production, or `Seeded(...)` for a simulation.
+        failed: Positions of records that made model or loss raise, shared by the steps of a round. So each of them has
+            to be found once in a round, and what they can cost a round is bounded (`rpdp.training.round_time`).
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class NoisyStep:
         optimiser: torch.optim.Optimizer,
         settings: StepSettings,
         randomness: Randomness,
+        failed: set[int] | None = None,
     ) -> None:
         tensors = [value for group in optimiser.param_groups for value in group["params"]]
         if len(tensors) != 1 or tensors[0] is not kernel.model.values:
@@ -127,6 +133,7 @@ class NoisyStep:
         self.settings = settings
         self._optimiser = optimiser
         self._randomness = randomness
+        self._failed = set() if failed is None else failed
         self._total = torch.zeros_like(kernel.model.values.data)
 
     @property
@@ -142,81 +149,98 @@ class NoisyStep:
 
     def release(self, records: Records, drawn: NDArray[np.int64]) -> StepDiagnostics:
         """Write the release of one step to `kernel.model.values.grad`, without updating the model."""
-        model, settings = self.kernel.model, self.settings
+        model = self.kernel.model
         model.values.grad = None  # before anything can fail: the optimiser must not find an earlier release
+        # What is not about a record is refused here, before the sum: there every error counts as the record's own.
         model.require_finite()
+        model.require_intact()
         if not (drawn[1:] > drawn[:-1]).all():
             raise InputError(
                 "the drawn positions do not rise: a record counts at most once; nothing was released. Give sorted "
                 "positions without repeats"
             )
-        if len(drawn) <= settings.largest_piece:
-            total, norms = self._released_at_once(records.select(drawn))
-        else:
-            total, norms = self._sum_in_pieces(records, drawn)
-            release_(total, settings.noise_std, settings.normaliser, self._randomness)
+        used = _without(drawn, self._failed)
+        total, norms = self._released(records, drawn if used is None else drawn[used])
         model.values.grad = self._total.copy_(total)
+        if used is not None:
+            found = torch.from_numpy(used).to(norms.device)
+            norms = norms.new_full((len(drawn),), float("nan")).masked_scatter_(found, norms)
         return StepDiagnostics(len(drawn), norms)
 
-    def _released_at_once(self, chosen: Records) -> tuple[Tensor, Tensor]:
-        """The release of one batch, with noise added while the sum is computed; and the norms."""
-        settings, total = self.settings, self._total.zero_()
-        try:
-            with PendingRelease(total, settings.noise_std, settings.normaliser, self._randomness) as pending:
-                return total, self.kernel.add_clipped_sum(chosen, settings.clip_norm, total, pending.final_from)
-        except Exception as error:  # user code may raise anything
-            _require_about_records(error)
-            # Parts of `total` may already carry noise. All of it is discarded: the sum is computed again and gets fresh
+    def _released(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """The release of the sum over these records, and the norms."""
+        settings, failed_before = self.settings, len(self._failed)
+        if len(drawn) <= settings.largest_piece:
+            released = self._released_at_once(records.select(drawn))
+            if released is not None:
+                return released
+            # Parts of the sum may already carry noise. All of it is discarded: the sum is computed again and gets fresh
             # noise, because noise must never be used for two sums.
-            whole, norms = self._sum_one_by_one(chosen)
-            return release_(whole, settings.noise_std, settings.normaliser, self._randomness), norms
+            total, norms = self._sum_of_parts(records, [drawn], self._add_halves)
+        else:
+            total, norms = self._sum_in_pieces(records, drawn)
+        if len(self._failed) > failed_before:
+            warnings.warn("model or loss failed on a drawn record; it contributes zero", BadRecordWarning, stacklevel=4)
+        return release_(total, settings.noise_std, settings.normaliser, self._randomness), norms
 
-    def _sum_one_by_one(self, chosen: Records) -> tuple[Tensor, Tensor]:
-        """The clipped sum when model or loss fail on a record: that record contributes zero, nothing else changes.
-
-        Stopping instead would reveal that the record was drawn (privacy.md, rule 12).
-        """
-        warnings.warn("model or loss failed on a drawn record; it contributes zero", BadRecordWarning, stacklevel=4)
-        whole, norms = torch.zeros_like(self._total, dtype=torch.float64), []
-        for row in range(len(chosen)):
-            self._total.zero_()
-            try:
-                norm = self.kernel.add_clipped_sum(chosen.rows(row, row + 1), self.settings.clip_norm, self._total)
-            except Exception as error:  # this record contributes zero
-                _require_about_records(error)
-                norms.append(whole.new_full((1,), float("nan")))
-            else:
-                norms.append(norm.double())
-                whole.add_(self._total)
-        return whole, torch.cat(norms)
+    def _released_at_once(self, chosen: Records) -> tuple[Tensor, Tensor] | None:
+        """The release of one batch, with noise added while the sum is computed, and the norms; None if it failed."""
+        settings, total = self.settings, self._total.zero_()
+        pending = PendingRelease(total, settings.noise_std, settings.normaliser, self._randomness)
+        try:
+            with pending:
+                return total, self.kernel.add_clipped_sum(chosen, settings.clip_norm, total, pending.final_from)
+        except Exception:  # user code may raise anything, and a record may have caused it
+            return None
 
     def _sum_in_pieces(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """The clipped sum, piece by piece, and the norms.
+        """The clipped sum of a large draw, and the norms."""
+        return self._sum_of_parts(records, pieces(drawn, self.settings.largest_piece), self._add_piece)
 
-        Pieces are added up in float64: with thousands of float32 terms, rounding could exceed the clipping slack.
+    def _sum_of_parts(
+        self,
+        records: Records,
+        parts: Iterable[NDArray[np.int64]],
+        add: Callable[[Records, NDArray[np.int64], Tensor, list[Tensor]], None],
+    ) -> tuple[Tensor, Tensor]:
+        """The clipped sum over parts of a draw, and the norms.
+
+        Parts are added up in float64: with thousands of float32 terms, rounding could exceed the clipping slack.
         """
-        clip_norm, kernel = self.settings.clip_norm, self.kernel
-        whole, norms = torch.zeros_like(self._total, dtype=torch.float64), []
-        for positions in pieces(drawn, self.settings.largest_piece):
-            self._total.zero_()
-            chunk = records.select(positions)
-            try:
-                norms.append(kernel.add_clipped_sum(chunk, clip_norm, self._total))
-                whole.add_(self._total)
-            except Exception as error:  # as in `_released_at_once`
-                _require_about_records(error)
-                piece, piece_norms = self._sum_one_by_one(chunk)
-                norms.append(piece_norms.to(self._total.dtype))
-                whole.add_(piece)
+        whole, norms = torch.zeros_like(self._total, dtype=torch.float64), [self._total.new_zeros(0)]
+        for positions in parts:
+            add(records, positions, whole, norms)
         return whole, torch.cat(norms)
 
+    def _add_piece(self, records: Records, positions: NDArray[np.int64], whole: Tensor, norms: list[Tensor]) -> None:
+        """Add the clipped sum of a piece to `whole`, and its norms to `norms`; in halves if model or loss fail."""
+        self._total.zero_()
+        try:
+            found = self.kernel.add_clipped_sum(records.select(positions), self.settings.clip_norm, self._total)
+        except Exception:  # as in `_released_at_once`
+            found = None
+        if found is None:  # not in the handler, where the error would keep tensors of the attempt in memory
+            self._add_halves(records, positions, whole, norms)
+        else:
+            whole.add_(self._total)
+            norms.append(found)
 
-_NO_MEMORY = ("DefaultCPUAllocator: not enough memory", "DefaultCPUAllocator: can't allocate memory")
-"""Messages of torch's allocator. Any other text may come from user code and depend on a record."""
+    def _add_halves(self, records: Records, positions: NDArray[np.int64], whole: Tensor, norms: list[Tensor]) -> None:
+        """Add the clipped sum of a piece on which model or loss failed: halve it until the record is found.
+
+        A record that fails alone contributes zero; all others contribute as if it were not there. Stopping, or leaving
+        out the whole piece, would reveal the record (privacy.md, rules 12 and 16). Whatever the error is, a lack of
+        memory included, it counts as the record's own: nobody can tell whether the record caused it.
+        """
+        if len(positions) <= 1:
+            self._failed.update(positions.tolist())
+            norms.append(self._total.new_full((len(positions),), float("nan")))
+            return
+        middle = len(positions) // 2
+        self._add_piece(records, positions[:middle], whole, norms)
+        self._add_piece(records, positions[middle:], whole, norms)
 
 
-def _require_about_records(error: Exception) -> None:
-    """Raise errors that do not depend on the content of a record: refusals, and a machine without free memory."""
-    no_memory = isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
-    if no_memory or isinstance(error, RpdpError | MemoryError | torch.OutOfMemoryError):
-        raise error
+def _without(drawn: NDArray[np.int64], failed: set[int]) -> NDArray[np.bool_] | None:
+    """Which drawn records have not failed before; None if nobody has, the usual case."""
+    return ~np.isin(drawn, list(failed)) if failed else None

@@ -7,6 +7,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -143,17 +144,38 @@ def test_init_twice(made: Rpdp) -> None:
 
 
 def test_check(made: Rpdp) -> None:
+    trials.set_value(
+        Layout.read(Path("f")), "silo-00", "release_after", "20"
+    )  # it is measured, perhaps on a busy machine
     told = made.json("silo", "check", "f/silos/silo-00/silo.toml")
     assert (told["silo"], told["kind"], told["runs"], told["max_runs"]) == ("silo-00", "production", 0, 2)
-    assert told["release_after"] == 2.0
+    assert told["release_after"] == 20.0
     assert told["models"]["study"]["parameters"] == 31
     assert told["socket"] == str(Path("f/silos/silo-00/agent.sock").resolve())
     shown = made("silo", "check", "f/silos/silo-00/silo.toml")
     assert f"silo silo-00: {told['records']} records, each with a budget and an account" in shown
-    assert "answers leave 2 s after the request" in shown
+    assert "answers leave 20 s after the request" in shown
+    assert 0.0 < told["slowest_round"]["study"] < 18.0
+    assert told["not_covered"] == []
+    assert "model study: a round takes at most" in shown
     assert not Path(told["socket"]).exists()
+    (plan,) = told["allowed_plans"]
+    assert f"plans that may run: {plan}" in shown
     trials.set_value(Layout.read(Path("f")), "silo-00", "release_after", '"ready"')
     assert "their timing is not covered" in made("silo", "check", "f/silos/silo-00/silo.toml")
+    trials.set_value(Layout.read(Path("f")), "silo-00", "allowed_plans", "[]")
+    assert "plans that may run: none" in made("silo", "check", "f/silos/silo-00/silo.toml")
+    path = Path("f/silos/silo-00/silo.toml")
+    path.write_text(path.read_text().replace("allowed_plans = [] ", ""))
+    assert "any plan within the policy may run and book budgets" in made("silo", "check", path)
+
+
+def test_check_demands_more_time_than_the_slowest_round_takes(made: Rpdp) -> None:
+    """Else a record that slows its round would make it late, and everybody would see that."""
+    trials.set_value(Layout.read(Path("f")), "silo-00", "release_after", "0.001")
+    told = made("silo", "check", "f/silos/silo-00/silo.toml", code=3)
+    assert "policy.release_after=0.001 is too short: with model study a round of" in told
+    assert "Use release_after = " in told
 
 
 def test_what_check_and_serve_refuse(made: Rpdp) -> None:
@@ -183,9 +205,15 @@ def _to_the_process(process: int) -> None:
     os.kill(process, signal.SIGTERM)
 
 
+def _takes_sigterm(task: Path, process: int) -> bool:
+    blocked = re.search(r"^SigBlk:\s*(\w+)$", (task / "status").read_text(), re.MULTILINE)
+    assert blocked is not None
+    return int(task.name) != process and not int(blocked[1], 16) >> (signal.SIGTERM - 1) & 1
+
+
 def _to_another_thread(process: int) -> None:
-    """As the system may choose while threads start and end."""
-    thread = min({int(path.name) for path in Path(f"/proc/{process}/task").iterdir()} - {process})
+    """As the system may choose while threads start and end. It never chooses one that blocks the signal."""
+    thread = min(int(path.name) for path in Path(f"/proc/{process}/task").iterdir() if _takes_sigterm(path, process))
     assert ctypes.CDLL(None).tgkill(process, thread, signal.SIGTERM) == 0
 
 

@@ -123,7 +123,7 @@ def test_something_after_a_frame(more: bytes) -> None:
 
 
 def test_another_version_is_told_apart_from_nonsense() -> None:
-    assert refusal(wire(b"{}", magic=b"rpdp-sa2")) == Reason.VERSION
+    assert refusal(wire(b"{}", magic=b"rpdp-sa1")) == Reason.VERSION
     assert refusal(wire(b"{}", magic=b"rpdp-up1")) == Reason.MALFORMED
     assert refusal(wire(b"{}", magic=bytes(8))) == Reason.MALFORMED
 
@@ -147,6 +147,24 @@ def test_another_version_is_told_apart_from_nonsense() -> None:
 )
 def test_facts_that_are_no_object(facts: bytes) -> None:
     assert refusal(wire(facts)) == Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"]
+)
+def test_facts_are_utf_8_and_nothing_else(encoding: str) -> None:
+    """Two readers must not see two texts; `json.loads` alone guesses the encoding of bytes."""
+    text = '{"kind":"hellö"}'
+    assert Frame.from_bytes(wire(text.encode()), MOST).facts == {"kind": "hellö"}
+    assert refusal(wire(text.encode(encoding))) == Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe2\x82"],
+    ids=["a surrogate", "an overlong slash", "beyond the last character", "half a character"],
+)  # fmt: skip
+def test_facts_are_strict_utf_8(text: bytes) -> None:
+    assert refusal(wire(b'{"kind":"%s"}' % text)) == Reason.MALFORMED
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 1}', '{"a": {"b": 1, "b": 2}}', '{"a": 1, "\\u0061": 2}'])

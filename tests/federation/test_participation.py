@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ COINS = make_public(ROUNDS, 1, participation=LAMBDA)
 class Redrawing(MemoryAccount):
     """The fault to find: tails get a second chance."""
 
-    def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+    def charge(self, run: str, number: int, coin: Callable[[], bool], rounds_to_join: Any = None) -> Charge:
         return super().charge(run, number, lambda: coin() or coin())
 
 
@@ -106,7 +106,7 @@ def test_a_silo_joins_exactly_the_rounds_it_drew() -> None:
         joined = tuple(number for number in range(1, 6) if silo.answer(announced(EXACT, number)) is not None)
         assert joined == _rounds_to_join(EXACT, Seeded(seed).child("rounds to join"))
         assert len(joined) == 2
-    assert _rounds_to_join(COINS, Seeded(1)) is None
+    assert _rounds_to_join(COINS, Seeded(1)) == ()
 
 
 def test_a_capped_silo_sits_out_after_its_last_round() -> None:
@@ -151,11 +151,11 @@ def test_a_silo_that_only_sat_out_is_charged_like_one_that_joined() -> None:
     public = make_public(6, 1, participation=0.5)
 
     class Tails(MemoryAccount):
-        def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+        def charge(self, run: str, number: int, coin: Callable[[], bool], rounds_to_join: Any = None) -> Charge:
             return super().charge(run, number, lambda: False)
 
     class Heads(MemoryAccount):
-        def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+        def charge(self, run: str, number: int, coin: Callable[[], bool], rounds_to_join: Any = None) -> Charge:
             return super().charge(run, number, lambda: True)
 
     silos = [admitted("a", public, account=account) for account in (Tails(12), Heads(12))]

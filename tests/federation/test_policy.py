@@ -9,7 +9,8 @@ import pytest
 
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import Policy
-from tests.federation.world import make_public
+from rpdp.planning import Recipe
+from tests.federation.world import make_public, make_recipe
 
 LIMITS = Policy(
     max_rounds=4,
@@ -38,6 +39,14 @@ def test_a_plan_at_the_limits_is_admitted() -> None:
         ({"clip_norm": 1.01}, r"clip_norm=1.01 \(policy: at most 1.0\)"),
         ({"noise_multiplier": 0.99}, r"noise_multiplier=0.99 \(policy: at least 1.0\)"),
         ({"delta": 1.01e-3}, r"delta=0.00101 \(policy: at most 0.001\)"),
+        ({"recipe": Recipe(1e-30)}, r"learning_rate of the last round=1e-30 \(policy: at least 1e-06\)"),
+        ({"recipe": Recipe(0.1, 1e-3)}, r"learning_rate of the last round=1[.0-9]*e-10 \(policy: at least 1e-06\)"),
+        ({"recipe": Recipe(10.1)}, r"learning_rate=10.1 \(policy: at most 10.0\)"),
+        ({"recipe": Recipe(momentum=0.999)}, r"momentum=0.999 \(policy: at most 0.99\)"),
+        ({"recipe": Recipe(micro_batch=255)}, r"micro_batch=255 \(policy: at least 256\)"),
+        ({"recipe": make_recipe("fedprox", proximal=1e30)}, r"proximal=1e\+30 \(policy: at most 10.0\)"),
+        ({"recipe": make_recipe("fedavg", proximal=11)}, r"proximal=11.0 \(policy: at most 10.0\)"),
+        ({"recipe": make_recipe("fedprox", proximal=-1)}, r"smallest proximal=-1.0 \(policy: at least 0.0\)"),
     ],
     ids=str,
 )
@@ -80,6 +89,11 @@ def test_the_policy_of_a_plan_admits_it_once_and_nothing_beyond(schedule: dict[s
         ("min_noise_multiplier", 0.0),
         ("lifetime_delta", 1.0),
         ("lifetime_delta", float("nan")),
+        ("min_learning_rate", 0.0),
+        ("max_learning_rate", float("inf")),
+        ("max_momentum", -0.1),
+        ("min_micro_batch", 0),
+        ("max_proximal", float("nan")),
     ],
 )
 def test_impossible_limits_are_named(name: str, value: Any) -> None:

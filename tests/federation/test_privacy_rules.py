@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from rpdp import PublicPlan, SiloPlan
     from rpdp.budgets import RecordBudgets
+    from rpdp.planning import Planner
 
 
 class ProductionAccount(MemoryAccount):
@@ -75,6 +76,25 @@ def test_a_round_without_updates_is_over() -> None:
         assert server.collect([]) == {}
         assert server.round == number
     assert server.is_done
+
+
+@pytest.mark.parametrize("share", [0.996, 0.999999])
+def test_a_planner_cannot_understate_by_a_little(share: float) -> None:
+    """A probability has one price, so nothing below it passes. (Seen: half a percent was let through.)"""
+    public = make_public()
+
+    def planner(asked: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets) -> SiloPlan:
+        plan = assign_allowed(asked, ids, left)
+        return replace(plan, cost=plan.cost * share)
+
+    def silo(made: Planner) -> Silo:
+        budgets = BudgetTable(make_ids(12, "a"), np.linspace(0.5, 3.0, 12))
+        account = ProductionAccount(12)
+        return Silo("a", make_records(12), budgets, policy=Policy.of(public), account=account, planner=made)
+
+    with pytest.raises(PrivacyRefusal, match="lower costs than its probabilities have"):
+        admit(silo(planner), public, randomness=Secure())
+    admit(silo(assign_allowed), public, randomness=Secure())
 
 
 def test_one_record_below_its_price_is_enough_to_refuse_a_plan() -> None:

@@ -14,9 +14,10 @@ import torch
 
 from rpdp import BudgetTable
 from rpdp.errors import PrivacyRefusal
-from rpdp.federation import Policy, RoundLog, RunResult, Silo, run_production, simulate
+from rpdp.federation import Announcement, Policy, RoundLog, RunResult, Silo, run_production, simulate
 from rpdp.federation.heads import read_heads
 from rpdp.ledger import Ledger, MemoryAccount
+from rpdp.sampling import Secure
 from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import evaluation, make_ids, make_model, make_public, make_records
 
@@ -130,6 +131,73 @@ def test_a_round_that_was_charged_and_not_finished_sits_out(tmp_path: Path, monk
 
 def _die(*_: object) -> None:
     raise Stop
+
+
+# Two phases
+
+
+def left(made: Sequence[Silo]) -> list[list[float]]:
+    return [silo.account.left(silo.budgets, 0.01).epsilon.tolist() for silo in made]
+
+
+class FullDisk(PrivacyRefusal):
+    """What SQLite's FULL becomes."""
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise FullDisk("the disk is full")
+
+
+@pytest.mark.parametrize("failure", ["policy", "full disk", "a fault"])
+def test_a_silo_that_does_not_admit_costs_nobody_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    """The first silo has reserved already when the second one refuses, fails or finds its disk full."""
+    with silos(tmp_path) as made:
+        before = left(made)
+        with monkeypatch.context() as broken:
+            if failure == "policy":
+                made[1].policy = replace(POLICY, max_rounds=5)
+            else:
+                broken.setattr(made[1].account, "reserve", _no_space if failure == "full disk" else _fault)
+            with pytest.raises((PrivacyRefusal, ZeroDivisionError)) as raised:
+                go(made, tmp_path)
+        assert left(made) == before
+        said = str(raised.value) + "".join(getattr(raised.value, "__notes__", []))
+        assert "Nobody is charged: run 'first' is cancelled at north. A cancelled run never returns" in said
+        made[1].policy = POLICY
+        with pytest.raises(PrivacyRefusal, match="'first' was cancelled before its first round"):
+            go(made, tmp_path)
+        assert len(go(made, tmp_path, run="second").rounds) == 6
+    for name in NAMES:
+        with Ledger.read(tmp_path / f"{name}.db") as ledger:
+            assert ledger.verify().is_good
+
+
+def _fault(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("a fault in somebody's code")
+
+
+def test_a_run_that_has_begun_is_not_cancelled(tmp_path: Path) -> None:
+    """Its rounds are charged at one silo; the other one, which has not begun, must be there to go on."""
+    with silos(tmp_path) as made:
+        for silo in made:
+            silo.admit("first", PUBLIC, make_model(), binary_loss, Secure())
+        made[0].begin(Announcement("first", PUBLIC.fingerprint, 1, torch.zeros(5)))
+        made[0].policy = replace(POLICY, max_rounds=5)
+        with pytest.raises(PrivacyRefusal, match="policy"):
+            go(made, tmp_path)
+        assert [silo.account.status().runs[0].state for silo in made] == ["committed", "held"]
+        made[0].policy = POLICY
+        assert len(go(made, tmp_path).rounds) == 6
+
+
+def test_a_run_that_was_held_when_the_process_died_goes_on(tmp_path: Path) -> None:
+    with silos(tmp_path) as made:
+        made[0].admit("first", PUBLIC, make_model(), binary_loss, Secure())
+    with silos(tmp_path) as made:
+        assert made[0].holds("first")
+        assert len(go(made, tmp_path).rounds) == 6
 
 
 def test_a_changed_plan_needs_a_new_name(tmp_path: Path) -> None:

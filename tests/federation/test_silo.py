@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from rpdp.errors import PrivacyRefusal
+from rpdp.federation import Policy
+from rpdp.federation import silo as silo_module
 from rpdp.ledger import MemoryAccount
 from rpdp.planning import Recipe
 from rpdp.sampling import Seeded
@@ -90,6 +92,7 @@ def test_the_change_is_that_of_a_run_from_the_announced_model(spy: Spy) -> None:
     [
         ({"run": "other"}, "asked for run 'other'"),
         ({"plan": "0" * 64}, "plan 000000000000…, but run"),
+        ({"plan": "f" * 64}, "plan ffffffffffff…, but run"),
         ({"plan": make_public(rounds=7, participation=0.5).fingerprint}, "nothing was released"),
         ({"round": 7}, "round 7 .* is not one of its 6 rounds"),
         ({"round": 0}, "round 0"),
@@ -104,8 +107,8 @@ def test_the_change_is_that_of_a_run_from_the_announced_model(spy: Spy) -> None:
         ({"correction": torch.full((FEATURES + 1,), float("inf"))}, "the correction has numbers that are not finite"),
     ],
     ids=[
-        "run", "plan", "plan of another T", "round above T", "round 0", "negative round", "shape", "dimensions",
-        "dtype", "NaN", "infinity", "correction shape", "correction dtype", "correction infinite",
+        "run", "plan", "another plan", "plan of another T", "round above T", "round 0", "negative round", "shape",
+        "dimensions", "dtype", "NaN", "infinity", "correction shape", "correction dtype", "correction infinite",
     ],
 )  # fmt: skip
 def test_anything_but_the_admitted_plan_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -141,7 +144,7 @@ class Failing:
         if self.calls_left is not None:
             self.calls_left -= 1
             if self.calls_left < 0:
-                raise MemoryError("out of memory")
+                raise KeyboardInterrupt("stopped")  # a mere error would count as zero
         return binary_loss(output, targets)
 
 
@@ -150,7 +153,7 @@ def test_a_round_that_breaks_is_charged_and_never_trained_again(good_steps: int)
     silo, loss = make_silo("a", CERTAIN, q=1.0), Failing()
     admit(silo, CERTAIN, loss=loss)
     loss.calls_left = good_steps
-    with pytest.raises(MemoryError, match="out of memory"):
+    with pytest.raises(KeyboardInterrupt, match="stopped"):
         silo.answer(announced(CERTAIN, 1))
     status = silo.account.status().runs[0]
     assert (status.announced, status.joined, status.released) == (1, (1,), ())
@@ -283,6 +286,39 @@ def test_a_silo_that_admitted_nothing_answers_nothing() -> None:
     for ask in (lambda: silo.answer(announced(CERTAIN, 1)), lambda: silo.plan, lambda: silo.accountant):
         with pytest.raises(PrivacyRefusal, match="silo a: no run was admitted"):
             ask()
+
+
+def test_a_cancelled_run_is_forgotten_and_no_other() -> None:
+    silo = make_silo("a", CERTAIN, policy=replace(Policy.of(CERTAIN), max_runs=3))
+    for other in ("before", "xylophone"):
+        silo.account.reserve(other, silo.preview(other, CERTAIN), None)
+    admit(silo, CERTAIN)
+    silo.cancel("before")
+    silo.cancel("xylophone")
+    assert len(silo.plan) == 12
+    silo.cancel(RUN)
+    with pytest.raises(PrivacyRefusal, match="no run was admitted"):
+        silo.begin(announced(CERTAIN, 1))
+
+
+def test_a_run_that_is_admitted_again_goes_on_where_it_was() -> None:
+    silo = admitted("a", CERTAIN)
+    silo.answer(announced(CERTAIN, 3))
+    admit(silo, CERTAIN)
+    assert silo.accountant.announced == 3
+    assert silo.accountant.rounds_left.tolist() == [1] * 12
+
+
+def test_a_simulation_may_compare_models_that_a_real_run_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        pytest.fail("a model was tried on records")
+
+    monkeypatch.setattr(silo_module, "require_value_independent", never)
+    assert admitted("a", CERTAIN).account.is_simulation
+
+
+def test_a_silo_says_how_it_clips() -> None:
+    assert admitted("a", CERTAIN).kernel_name == "affine"
 
 
 def test_several_inputs_and_a_float64_model() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import Policy, RoundLog, Silo, simulate
+from rpdp.federation.local_training import LocalTraining
 from rpdp.federation.workers import WorkerError
 from rpdp.planning import BACKBONES, Recipe
 from rpdp.tasks.models.losses import binary_loss, cross_entropy
@@ -215,9 +216,11 @@ def refuse() -> None:
     ids=["dies", "fails", "refuses"],
 )
 def test_what_goes_wrong_in_a_worker_is_told_and_no_process_stays(
-    act: Callable[[], None], kind: type[Exception], words: str, tmp_path: Path
+    act: Callable[[], None], kind: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loss = Elsewhere(tmp_path / "processes", act)
+    """Outside of model and loss, whose errors count as a record's own."""
+    loss = Elsewhere(tmp_path / "processes", lambda: None)
+    monkeypatch.setattr(LocalTraining, "_shift", lambda *_: act())
     with pytest.raises(kind, match=words):
         run(make_public(), loss=loss, workers=2)
     assert loss.processes()

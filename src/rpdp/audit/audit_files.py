@@ -10,6 +10,7 @@ from rpdp.audit.conformance import Test
 from rpdp.audit.lower_bound import Cut, LowerBound
 from rpdp.audit.run_audit import FORMAT, RunAudit
 from rpdp.errors import InputError
+from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 def write_json(path: Path, value: dict[str, Any]) -> Path:
     """Write a JSON file that only its owner can read: an audit tells how many records a silo has."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with private_file(path, overwrite=True) as file:
+        file.write(text.encode())
     return path
 
 

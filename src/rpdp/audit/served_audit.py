@@ -144,7 +144,9 @@ def _served(
         Ledger.create(Path(made) / "ledger.db", budgets, kind="production", lifetime_delta=public.delta) as ledger,
     ):
         folder = Path(made)
-        silo = Silo(link.silo, planted.records, budgets, policy=Policy.of(public), account=ledger)
+        settings = coordinator.RoundSettings(deadline=_ROUND_SECONDS, patience=_ROUND_SECONDS)
+        policy = replace(Policy.of(public), max_hold=settings.held_for)
+        silo = Silo(link.silo, planted.records, budgets, policy=policy, account=ledger)
         link.socket = folder / "agent.sock"
         with _listening(_Agent(silo, agents.AllowedModel(planted.model, planted.loss)), link.socket):
             server = coordinator.Coordinator(
@@ -153,7 +155,7 @@ def _served(
                 FlatModel(planted.model).values.data.clone(),
                 [link.silo],
                 link,
-                coordinator.RoundSettings(deadline=_ROUND_SECONDS, patience=_ROUND_SECONDS),
+                settings,
                 checkpoint=folder / "checkpoint",
                 heads=folder / "heads.json",
             )

@@ -38,7 +38,6 @@ def provide_trial_budgets(layout: Layout, spec: StudyFile) -> None:
         silo = layout.silo_file(name)
         table = drawn_budgets(spec, name, record_ids(silo))
         table.write(silo.file(silo.silo.budgets))
-        silo.file(silo.silo.budgets).chmod(0o600)
         delta = silo.policy.lifetime_delta
         Ledger.create(silo.file(silo.silo.ledger), table, kind="production", lifetime_delta=delta).close()
 

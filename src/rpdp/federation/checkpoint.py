@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.federation.evaluation import Score
 from rpdp.federation.run_result import RoundLog
+from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,9 +53,8 @@ class Checkpoint:
         meta = {"format": FORMAT, "run": self.run, "rounds": json.dumps([asdict(log) for log in self.rounds])}
         # Private to its owner: whoever knows the draws undoes the amplification by sampling.
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = directory / f".{NAME}.new"
-        save_file(tensors, fresh, metadata=meta)
-        fresh.replace(directory / NAME)
+        with private_file(directory / NAME, overwrite=True) as file:
+            file.write(save(tensors, metadata=meta))
 
     @classmethod
     def read(cls, directory: str | Path) -> Checkpoint | None:

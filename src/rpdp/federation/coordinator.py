@@ -1,4 +1,8 @@
-"""The server side of a run over silo agents: admit, announce every round to every silo, average the updates.
+"""The server side of a run over silo agents: hold, announce every round to every silo, average the updates.
+
+A run begins in two phases (privacy.md, section 8). First every silo holds the budgets that it needs. Only when all
+silos that the run needs are holding is round 1 announced, which commits them. If one refuses, fails or does not answer,
+the holds of the others are cancelled, and the run has cost nobody anything.
 
 The transport is behind `Link`: Flower in a deployment, plain calls in tests. The coordinator keeps its state (model,
 log, heads of the silos' ledgers) after every round. After a crash it continues the same run: it announces the
@@ -11,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from rpdp.checks import require_positive
+from rpdp.checks import require_count, require_positive
 from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.frames import Frame
@@ -26,6 +31,7 @@ from rpdp.federation.messages import Update
 from rpdp.federation.run_result import RoundLog, RunResult
 from rpdp.federation.server import Server
 from rpdp.ledger.store.chain import PublicHead
+from rpdp.ledger.store.holds import uncovered_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +45,16 @@ if TYPE_CHECKING:
     from rpdp.planning import PublicPlan
 
 LOG = logging.getLogger("rpdp.server")
+
+_SHORTEST_HOLD = 3600
+"""Seconds: time to start a server again that was killed between the holds and the first round."""
+
+_CANCEL_ATTEMPTS, _CANCEL_PAUSE = 3, 0.5
+_LONGEST_NAME = 100
+
+
+_HOLDS_NOTHING = (Reason.RUN, Reason.CANCELLED)
+"""Refusals of a cancellation that say that there is nothing to cancel."""
 
 
 class Link(Protocol):
@@ -62,16 +78,26 @@ class RoundSettings:
         patience: Seconds to wait for silos before the first round.
         least_silos: The run does not start with fewer silos than this; None means all.
         seed: The seed of a simulation, for tests; the silos must be simulated, too.
+        hold: Seconds for which silos are asked to hold budgets until the first round, at least patience + deadline. By
+            default twice that, and an hour at least.
     """
 
     deadline: float
     patience: float = 120.0
     least_silos: int | None = None
     seed: int | None = None
+    hold: int | None = None
 
     def __post_init__(self) -> None:
         require_positive("deadline", self.deadline)
         require_positive("patience", self.patience)
+        if self.hold is not None:
+            require_count("hold", self.hold, least=math.ceil(self.patience + self.deadline))
+
+    @property
+    def held_for(self) -> int:
+        """The seconds for which silos are asked to hold their budgets."""
+        return self.hold or max(_SHORTEST_HOLD, math.ceil(2.0 * (self.patience + self.deadline)))
 
 
 @dataclass
@@ -133,6 +159,14 @@ class Coordinator:
         self._admitted: set[str] = set()
         self._refusals: dict[str, str] = {}
         self._rounds: list[RoundLog] = []
+        self._uncovered: dict[str, list[str]] = {}
+        self._has_begun = False
+        """Whether round 1 may have been announced, in this process or before: from then on nothing is cancelled."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the promise does not cover, as far as the silos have said so when they admitted the run."""
+        return [uncovered_note(silo, run) for silo, runs in sorted(self._uncovered.items()) for run in runs]
 
     def go(self, on_round: Callable[[RoundLog], None] | None = None) -> RunResult:
         """Run the remaining rounds."""
@@ -141,12 +175,15 @@ class Coordinator:
         if not self._server.is_done:
             self._gather()
             write_heads(self._heads_file, self._heads)
+            if not self._has_begun:
+                # Kept before the first announcement: a server that starts again must know that silos may be charged.
+                self._keep_state()
         while not self._server.is_done:
             log = self._round()
             self._rounds.append(log)
             # Heads first: what the server knows of the ledgers must never be older than its model.
             write_heads(self._heads_file, self._heads)
-            self._server.checkpoint(self._identity, self._rounds, draws={}).write(self._checkpoint)
+            self._keep_state()
             if on_round is not None:
                 on_round(log)
         seconds = time.perf_counter() - began
@@ -154,25 +191,75 @@ class Coordinator:
         return RunResult(self._run, self._public, "rpdp", self._settings.seed, values, rounds, {}, seconds)
 
     def _gather(self) -> None:
-        """Wait for the silos and ask them to admit the run."""
+        """Wait until all silos that the run needs hold it. If they cannot, cancel it everywhere and say why."""
         until = time.monotonic() + self._settings.patience
         wanted = set(self._server.silos)
-        while self._admitted != wanted and time.monotonic() < until:
+        while self._admitted != wanted - set(self._refusals) and time.monotonic() < until:
             moved = self._pass(None, until - time.monotonic())
-            if self._refusals:
+            if len(wanted - set(self._refusals)) < self._needed:
                 reasons = "; ".join(f"{silo}: {reason}" for silo, reason in sorted(self._refusals.items()))
-                raise PrivacyRefusal(f"run {self._run!r} was not admitted ({reasons}); see the silos' logs for details")
+                raise PrivacyRefusal(
+                    f"run {self._run!r} was not admitted ({reasons}); see the silos' logs for details{self._give_up()}"
+                )
             if not moved and self._admitted != wanted:
                 time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
         missing = sorted(wanted - self._admitted)
-        least = self._settings.least_silos or len(wanted)
-        if len(self._admitted) < least:
+        if len(self._admitted) < self._needed:
             raise RpdpError(
                 f"{len(self._admitted)} of {len(wanted)} silos are ready after {self._settings.patience:g} s, but "
-                f"{least} are needed; missing: {', '.join(missing)}. Start them and run again: the same run continues"
+                f"{self._needed} are needed; missing: {', '.join(missing)}{self._give_up()}"
             )
         if missing:
             LOG.warning("starting without %s; they may join later", ", ".join(missing))
+
+    @property
+    def _needed(self) -> int:
+        """How many silos must hold the run. In a run that has begun, those whose holds have ended are out for good."""
+        least = self._settings.least_silos or len(self._server.silos)
+        ended = [silo for silo, reason in self._refusals.items() if reason == Reason.CANCELLED]
+        return max(least - len(ended), 1) if self._has_begun else least
+
+    def _give_up(self) -> str:
+        """Cancel the run at every silo that may hold it; return what to say about that."""
+        if self._has_begun:
+            return ". The run has begun; mend this and start it again: the same run continues"
+        waiting, cancelled = dict(self._address), set[str]()
+        for attempt in range(_CANCEL_ATTEMPTS):
+            time.sleep(_CANCEL_PAUSE if attempt else 0.0)
+            waiting = self._cancel(waiting, cancelled)
+            if not waiting:
+                break
+        write_heads(self._heads_file, self._heads)
+        said = ". No round was announced, so nobody is charged"
+        if waiting:
+            names = ", ".join(sorted(waiting))
+            said += f"; {names} did not answer: a hold there ends by itself within {self._settings.held_for} s"
+        if not cancelled:
+            return f"{said}. Mend this and start the run again"
+        return f"{said}; cancelled at {', '.join(sorted(cancelled))}. A cancelled run never returns: use a new run id"
+
+    def _cancel(self, silos: Mapping[str, str], cancelled: set[str]) -> dict[str, str]:
+        """Ask silos at these addresses to cancel the run; return those that must be asked again."""
+        present = self._link.addresses()
+        requests = {
+            address: Frame({"kind": "cancel", "run": self._run, "head": self._head(silo)}).to_bytes()
+            for silo, address in silos.items()
+            if address in present
+        }
+        answers = self._link.ask(requests, self._settings.deadline) if requests else {}
+        waiting = {}
+        for silo, address in silos.items():
+            try:
+                frame = Frame.from_bytes(answers[address], len(answers[address]))
+                self._keep_head(silo, frame)
+            except (RpdpError, ValueError, TypeError, KeyError, RecursionError):
+                waiting[silo] = address
+                continue
+            if frame.kind == "cancelled":
+                cancelled.add(silo)
+            elif frame.kind != "refused" or frame.facts.get("reason") not in _HOLDS_NOTHING:
+                waiting[silo] = address
+        return waiting
 
     def _round(self) -> RoundLog:
         began = time.perf_counter()
@@ -201,6 +288,7 @@ class Coordinator:
     def _requests(self, current: _Round | None) -> dict[str, Frame]:
         """Return the next request for each address: for its name, for admission, or for its round."""
         present = self._present = self._link.addresses()
+        silent = self._refusals if current is None else current.faults
         self._strangers &= set(present)
         for silo, address in list(self._address.items()):
             if address not in present:
@@ -214,7 +302,7 @@ class Coordinator:
                 continue
             silo = known[address]
             if silo not in self._admitted:
-                if current is None or silo not in current.faults:
+                if silo not in silent:
                     requests[address] = self._admission(silo)
             elif current is not None and silo not in current.answered:
                 requests[address] = self._announced(silo, current.announcements[silo])
@@ -222,7 +310,8 @@ class Coordinator:
 
     def _admission(self, silo: str) -> Frame:
         plan = json.loads(self._public.to_json())
-        return Frame({"kind": "admit", "run": self._run, "plan": plan, "head": self._head(silo)})
+        hold = self._settings.held_for
+        return Frame({"kind": "admit", "run": self._run, "plan": plan, "hold": hold, "head": self._head(silo)})
 
     def _announced(self, silo: str, sent: Announcement) -> Frame:
         vectors = [sent.values] if sent.correction is None else [sent.values, sent.correction]
@@ -250,6 +339,7 @@ class Coordinator:
 
     def _take_known(self, silo: str, frame: Frame, current: _Round | None) -> bool:
         if frame.kind == "admitted":
+            self._uncovered[silo] = [str(run)[:_LONGEST_NAME] for run in frame.facts["uncovered"]]
             self._admitted.add(silo)
             write_heads(self._heads_file, self._heads)  # the silo requires its head if it admits this run again
             return current is not None
@@ -316,3 +406,8 @@ class Coordinator:
         if kept is not None:
             self._server.restore(kept)
             self._rounds = list(kept.rounds)
+            self._has_begun = True
+
+    def _keep_state(self) -> None:
+        self._server.checkpoint(self._identity, self._rounds, draws={}).write(self._checkpoint)
+        self._has_begun = True

@@ -1,18 +1,21 @@
 """The wire format between a server, or the Flower app that carries its messages, and a silo agent.
 
 Each request gets one answer; both are frames. A frame is a fixed header (magic with the version, length of the facts,
-length of the payload), facts as JSON, and a payload of little-endian numbers. Every length is checked before memory is
-allocated, and nothing in a frame is executed or unpickled. This module uses only the standard library, because a Flower
-app loads it in a new process for every message.
+length of the payload), facts as JSON in UTF-8, and a payload of little-endian numbers. Every length is checked before
+memory is allocated, and nothing in a frame is executed or unpickled. This module uses only the standard library,
+because a Flower app loads it in a new process for every message.
 
 | request | facts | payload | answers |
 |---|---|---|---|
 | hello | | | hello: silo, is_simulation |
-| admit | run, plan (the public plan), head (the latest that the server knows) | | admitted |
+| admit | run, plan (the public plan), hold (seconds), head (the latest that the server knows) | | admitted |
+| cancel | run, head | | cancelled |
 | round | run, plan (its fingerprint), round, correction (is there one), head | model, correction | update, sat-out |
 
-Answers to admit and round carry `head`, the latest head of the ledger's public events. Any request can be answered with
-`refused` and one value of `rpdp.errors.Reason`. A client that cannot reach its agent answers `unreachable` for it.
+Answers to admit, cancel and round carry `head`, the latest head of the ledger's public events. Any request can be
+answered with `refused` and one value of `rpdp.errors.Reason`. A client that cannot reach its agent answers
+`unreachable` for it. `admitted` also names, in `uncovered`, the runs that the silo's steward cancelled without a public
+reason: the server's report says so.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from rpdp.errors import PrivacyRefusal, Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAGIC = b"rpdp-sa1"
+MAGIC = b"rpdp-sa2"
 _FAMILY = MAGIC[:-1]
 _HEADER = struct.Struct("<8sIQ")
 HEADER_BYTES = _HEADER.size
@@ -104,9 +107,11 @@ def _whole(take: Callable[[int], bytes], count: int) -> bytes:
 
 def _facts(text: bytes) -> dict[str, Any]:
     try:
-        facts = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_once)
+        # Decoded here: given bytes, `json.loads` guesses the encoding and takes UTF-16, UTF-32 and lone surrogates too.
+        words = text.decode("utf-8", errors="strict")
+        facts = json.loads(words, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise PrivacyRefusal(f"the facts of a frame are not valid JSON: {error}", Reason.MALFORMED) from None
+        raise PrivacyRefusal(f"the facts of a frame are not JSON in UTF-8: {error}", Reason.MALFORMED) from None
     if not isinstance(facts, dict):
         raise PrivacyRefusal(f"the facts of a frame are {type(facts).__name__}, not an object", Reason.MALFORMED)
     return facts

@@ -170,7 +170,10 @@ class InProcessRun:
         The rounds before it are announced to the silos again. A ledger has charged them already and changes nothing; an
         account in memory charges them with the same seeded coins.
         """
-        changed = "plan, method, seed, starting model or budgets have changed. Use another directory, or remove it"
+        changed = (
+            "plan, method, seed, starting model or budgets have changed, or the release of rpdp that computes the "
+            "probabilities. Use another directory, or remove this one to start again"
+        )
         kept = Checkpoint.of_run(self._checkpoint, self._identity, changed)
         if kept is None:
             return

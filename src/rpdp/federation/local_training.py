@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -19,9 +19,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rpdp.federation.messages import Announcement
-    from rpdp.planning import Recipe, SiloPlan
+    from rpdp.planning import PublicPlan, Recipe
     from rpdp.sampling import Randomness
     from rpdp.training import Kernel, Records
+
+
+class SamplingPlan(Protocol):
+    """What training needs of a silo plan."""
+
+    @property
+    def public(self) -> PublicPlan:
+        """The public plan."""
+        ...
+
+    @property
+    def q(self) -> NDArray[np.float64]:
+        """The sampling probability of each record."""
+        ...
+
+    @property
+    def active_rounds(self) -> NDArray[np.int32]:
+        """The number of rounds that each record is active in."""
+        ...
 
 
 class LocalTraining:
@@ -36,7 +55,7 @@ class LocalTraining:
         randomness: The random stream of this round.
     """
 
-    def __init__(self, kernel: Kernel, plan: SiloPlan, randomness: Randomness) -> None:
+    def __init__(self, kernel: Kernel, plan: SamplingPlan, randomness: Randomness) -> None:
         self._kernel = kernel
         self._plan = plan
         self._randomness = randomness
@@ -51,12 +70,14 @@ class LocalTraining:
         optimiser = make_optimiser(public.recipe, announcement.round, model.values)
         settings = StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)
         sampler = PoissonSampler(np.where(self._plan.active_rounds >= announcement.round, self._plan.q, 0.0))
-        draws = np.zeros(len(self._plan), dtype=np.int64)
+        draws = np.zeros(len(self._plan.q), dtype=np.int64)
+        failed: set[int] = set()  # records that made model or loss raise in this round
         for number in range(public.schedule.local_steps):
             # Asked before every step: a withdrawal takes effect from the next step on, not from the next round on.
             sampler.switch_off(switched_off())
             drawn = sampler.draw(self._randomness.child("step", number, "draw"))
-            step = NoisyStep(self._kernel, optimiser, settings, self._randomness.child("step", number, "noise"))
+            noise = self._randomness.child("step", number, "noise")
+            step = NoisyStep(self._kernel, optimiser, settings, noise, failed)
             self._release(step, records, drawn)
             self._shift(announcement, start)
             optimiser.step()

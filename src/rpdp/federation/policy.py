@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rpdp.checks import require_count, require_delta, require_fraction, require_positive
+from rpdp.checks import (
+    require_count,
+    require_delta,
+    require_fingerprint,
+    require_fraction,
+    require_least,
+    require_positive,
+)
 from rpdp.errors import PrivacyRefusal, Reason
 
 if TYPE_CHECKING:
     from rpdp.planning import PublicPlan
+
+ONE_DAY = 86_400
+LONGEST_HOLD = 30 * ONE_DAY
+
+CANCELLED_PER_RUN = 20
+"""How many cancelled runs a silo accepts for each run of `max_runs`. A cancelled run costs no budget, but its events
+stay in the ledger: without a limit a server could fill the disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +38,18 @@ class Policy:
         max_clip_norm: The largest L.
         min_noise_multiplier: The smallest σ.
         lifetime_delta: The δ over all runs for records without a δ of their own.
-        max_runs: The largest number of runs in total.
+        max_runs: The largest number of runs in total. Cancelled runs do not count.
+        max_hold: The longest time, in seconds, for which a run may hold budgets before its first round.
+        allowed_plans: Fingerprints of the plans that may run; None for any plan within the limits. A run books budgets,
+            so without this whoever can send a plan can use budgets up.
+        min_learning_rate: The smallest local learning rate, in the last round as well.
+        max_learning_rate: The largest local learning rate.
+        max_momentum: The largest momentum of local SGD.
+        min_micro_batch: The smallest micro-batch: with one record each, a step takes a hundred times as long.
+        max_proximal: The largest strength of FedProx, the only backbone setting that a silo applies.
+
+    The last five cost no budget. They limit what a server can do with a recipe besides training: with a learning rate
+    of 1e-30, say, announced weights of 1e30 stay as they are through all steps (privacy.md, rule 16).
     """
 
     max_rounds: int
@@ -33,14 +59,26 @@ class Policy:
     min_noise_multiplier: float
     lifetime_delta: float
     max_runs: int = 1
+    max_hold: int = ONE_DAY
+    allowed_plans: tuple[str, ...] | None = None
+    min_learning_rate: float = 1e-6
+    max_learning_rate: float = 10.0
+    max_momentum: float = 0.99
+    min_micro_batch: int = 256
+    max_proximal: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("max_rounds", "max_local_steps", "max_runs"):
+        require_count("max_hold", self.max_hold, most=LONGEST_HOLD)
+        for name in ("max_rounds", "max_local_steps", "max_runs", "min_micro_batch"):
             require_count(name, getattr(self, name))
-        for name in ("max_clip_norm", "min_noise_multiplier"):
+        for name in ("max_clip_norm", "min_noise_multiplier", "min_learning_rate", "max_learning_rate"):
             require_positive(name, getattr(self, name))
+        for name in ("max_momentum", "max_proximal"):
+            require_least(name, getattr(self, name), 0.0)
         require_fraction("max_participation", self.max_participation)
         require_delta("lifetime_delta", self.lifetime_delta)
+        for plan in self.allowed_plans or ():
+            require_fingerprint("allowed_plans", plan)
 
     @classmethod
     def of(cls, public: PublicPlan) -> Policy:
@@ -52,10 +90,21 @@ class Policy:
             max_clip_norm=public.clip_norm,
             min_noise_multiplier=public.noise_multiplier,
             lifetime_delta=public.delta,
+            min_learning_rate=max(_last_rate(public), sys.float_info.min),
+            max_learning_rate=public.recipe.learning_rate,
+            max_momentum=public.recipe.momentum,
+            min_micro_batch=public.recipe.micro_batch,
+            max_proximal=max(_proximal(public), 0.0),
         )
 
     def require(self, public: PublicPlan, runs_before: int) -> None:
-        """Refuse a plan that exceeds a limit, and name every limit that it exceeds."""
+        """Refuse a plan that is not allowed, or that exceeds a limit; name every limit that it exceeds."""
+        if self.allowed_plans is not None and public.fingerprint not in self.allowed_plans:
+            raise PrivacyRefusal(
+                f"plan {public.fingerprint} is not in allowed_plans of this silo; nothing was reserved. If the data "
+                "steward agrees to this plan, add its fingerprint to allowed_plans",
+                Reason.POLICY,
+            )
         asked = {
             "rounds": (public.schedule.rounds, "at most", self.max_rounds),
             "local_steps": (public.schedule.local_steps, "at most", self.max_local_steps),
@@ -64,6 +113,12 @@ class Policy:
             "noise_multiplier": (public.noise_multiplier, "at least", self.min_noise_multiplier),
             "delta": (public.delta, "at most", self.lifetime_delta),
             "runs": (runs_before + 1, "at most", self.max_runs),
+            "learning_rate": (public.recipe.learning_rate, "at most", self.max_learning_rate),
+            "learning_rate of the last round": (_last_rate(public), "at least", self.min_learning_rate),
+            "momentum": (public.recipe.momentum, "at most", self.max_momentum),
+            "micro_batch": (public.recipe.micro_batch, "at least", self.min_micro_batch),
+            "proximal": (_proximal(public), "at most", self.max_proximal),
+            "smallest proximal": (_proximal(public), "at least", 0.0),
         }
         beyond = [
             f"{name}={value} (policy: {side} {limit})"
@@ -76,6 +131,36 @@ class Policy:
                 "within the policy, or ask the data steward to change the policy",
                 Reason.POLICY,
             )
+
+    def require_hold(self, hold: int, cancelled_before: int) -> None:
+        """Refuse to hold budgets for too long, or again after too many runs that were cancelled."""
+        require_count("hold", hold)
+        if hold > self.max_hold:
+            raise PrivacyRefusal(
+                f"the budgets are to be held for {hold} s before the first round, but the policy allows max_hold="
+                f"{self.max_hold} s; nothing was reserved. Ask for a shorter hold, or ask the data steward to change "
+                "the policy",
+                Reason.POLICY,
+            )
+        most = CANCELLED_PER_RUN * self.max_runs
+        if cancelled_before >= most:
+            raise PrivacyRefusal(
+                f"{cancelled_before} runs were cancelled before their first round; this silo accepts {most} "
+                f"({CANCELLED_PER_RUN} × max_runs). Nothing was reserved. Find out why they were cancelled, then ask "
+                "the data steward to raise max_runs",
+                Reason.POLICY,
+            )
+
+
+def _proximal(public: PublicPlan) -> float:
+    from rpdp.federation.backbones import proximal_strength  # needs torch, which a policy alone does not
+
+    return proximal_strength(public.recipe)
+
+
+def _last_rate(public: PublicPlan) -> float:
+    """The smallest learning rate of a run: decay only lowers it."""
+    return public.recipe.rate(public.schedule.rounds)
 
 
 def _participation(public: PublicPlan) -> float:

@@ -2,15 +2,18 @@
 
 Several silos in one process share a trust boundary, so this suits one organisation with several data sets. Across
 organisations, each silo runs where its data are. The accounting is the same.
+
+Admission has two phases here, too: if one silo refuses, or its disk is full, the others cancel what they hold.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, RpdpError
 from rpdp.federation.devices import shared_device
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.federation.heads import keep_heads, require_heads
@@ -19,7 +22,7 @@ from rpdp.federation.workers import one_thread
 from rpdp.sampling import Secure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import nn
 
@@ -69,20 +72,60 @@ def run_production(
     ledgers = _ledgers(silos)
     require_heads(known, ledgers)
     with one_thread():
-        for silo in silos:
-            silo.admit(run, public, model, loss, Secure())
-        rounds = InProcessRun(
-            run,
-            model,
-            silos,
-            public,
-            seed=None,
-            evaluation=evaluation,
-            method="rpdp",
-            checkpoint=checkpoint,
-            keep=partial(keep_heads, known, ledgers),
-        )
+        keep = partial(keep_heads, known, ledgers)
+        with _all_or_none(run, silos, keep):
+            for silo in silos:
+                silo.admit(run, public, model, loss, Secure())
+            rounds = InProcessRun(
+                run,
+                model,
+                silos,
+                public,
+                seed=None,
+                evaluation=evaluation,
+                method="rpdp",
+                checkpoint=checkpoint,
+                keep=keep,
+            )
         return rounds.run(1, on_round)
+
+
+@contextmanager
+def _all_or_none(run: str, silos: Sequence[Silo], keep: Callable[[], None]) -> Iterator[None]:
+    """Cancel the run at every silo that holds it if the block fails, unless a round was charged anywhere.
+
+    An interruption (Ctrl-C) cancels nothing: the same call continues the run, or its holds expire.
+    """
+    try:
+        yield
+    except Exception as error:
+        if any(silo.announced(run) for silo in silos):
+            raise
+        cancelled, failed = _cancel(run, [silo for silo in silos if silo.holds(run)])
+        if not cancelled and not failed:
+            raise
+        with suppress(RpdpError, OSError):  # the error above is the one to tell
+            keep()
+        said = f"{error}. Nobody is charged: run {run!r} is cancelled at {', '.join(cancelled) or 'no silo'}"
+        said += f"; at {', '.join(failed)} its hold could not be cancelled and expires" if failed else ""
+        said += ". A cancelled run never returns: mend this and use a new run id"
+        if isinstance(error, RpdpError):
+            error.args = (said, *error.args[1:])
+        else:
+            error.add_note(said)
+        raise
+
+
+def _cancel(run: str, silos: Sequence[Silo]) -> tuple[list[str], list[str]]:
+    """Cancel a run at these silos; return the names of those that did, and of those that could not."""
+    cancelled, failed = [], []
+    for silo in silos:
+        try:
+            silo.cancel(run)
+            cancelled.append(silo.name)
+        except Exception:  # a full disk, say: the others must still be asked, and the first error is the one to tell
+            failed.append(silo.name)
+    return cancelled, failed
 
 
 def _ledgers(silos: Sequence[Silo]) -> dict[str, Ledger]:

@@ -1,9 +1,10 @@
 """The silo: it owns records, budgets, plan, account and randomness, and it enforces the privacy promise.
 
 A silo does not trust the server. It admits a public plan only within its own policy, plans from what is left of its
-records' budgets, and reserves the cost. From then on it answers announcements: it flips its own coin, charges the
-round, trains on the active records, stores the update, and only then releases it (privacy.md, sections 4 and 5). The
-simulator and the deployment use this same class.
+records' budgets, and holds the cost. Until the first round the hold can be cancelled, and costs nothing. From then on
+the silo answers announcements: it flips its own coin, charges the round, trains on the active records, stores the
+update, and only then releases it (privacy.md, sections 4, 5 and 8). The simulator and the deployment use this same
+class.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rpdp.federation.local_training import LocalTraining
 from rpdp.federation.messages import Update
 from rpdp.ledger import BudgetAccountant, MemoryAccount
 from rpdp.planning import assign_allowed
-from rpdp.training import FlatModel, make_kernel
+from rpdp.training import FlatModel, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,14 +35,11 @@ if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
     from rpdp.federation.messages import Announcement
     from rpdp.federation.policy import Policy
+    from rpdp.federation.training_process import TrainingProcess
     from rpdp.ledger import Account
     from rpdp.planning import Planner, PublicPlan, SiloPlan
     from rpdp.sampling import Randomness
     from rpdp.training import Kernel, PerRecordLoss, Records
-
-
-_SAME_PRICE = 5e-3
-"""Relative: prices of one q, computed alone and among thousands (rounded up to a lattice), differ by less than this."""
 
 
 class TooLate(RpdpError):
@@ -131,6 +129,12 @@ class Silo:
         self.account = MemoryAccount(len(records)) if account is None else account
         self.planner = planner
         self.device = known_device(device)
+        self.trainer: TrainingProcess | None = None
+        """Where rounds are trained; None: in this process."""
+
+        self.is_timed = False
+        """Whether answers leave at public times. Then planning takes equally long whatever budgets there are."""
+
         self._run: _Run | None = None
 
     @property
@@ -154,11 +158,18 @@ class Silo:
         return self._admitted().accountant
 
     def admit(
-        self, run: str, public: PublicPlan, module: nn.Module, loss: PerRecordLoss, randomness: Randomness
+        self,
+        run: str,
+        public: PublicPlan,
+        module: nn.Module,
+        loss: PerRecordLoss,
+        randomness: Randomness,
+        hold: int | None = None,
     ) -> SiloPlan:
-        """Check a public plan against the policy, plan from what is left, and reserve. Nothing is released.
+        """Check a public plan against the policy, plan from what is left, and hold it. Nothing is released.
 
-        A run that was admitted before continues from the state of its account.
+        A run that was admitted before continues from the state of its account; its hold is not prolonged. A run that
+        was cancelled is refused.
 
         Args:
             run: The id of the run.
@@ -166,7 +177,11 @@ class Silo:
             module: The model, from the silo's own code; it is copied.
             loss: Maps outputs and targets to one value per record.
             randomness: The silo's own randomness; `Secure()` in production.
+            hold: For how many seconds the budgets are held if no round is charged; by default as long as the policy
+                allows.
         """
+        # Before planning: an expiry counted from its end would show how long it took, which depends on the records.
+        began = self.account.clock()
         if randomness.is_simulation != self.account.is_simulation:
             kinds = ("production", "simulation")
             raise PrivacyRefusal(
@@ -179,40 +194,62 @@ class Silo:
                 f"silo {self.name}: device {self.device} is for simulations; use the CPU for a real run, because there "
                 "no record can stop it"
             )
+        held_for = self.policy.max_hold if hold is None else hold
+        self.account.expire()
+        cancelled = [status for status in self.account.status().runs if status.is_over and status.run != run]
+        self.policy.require_hold(held_for, len(cancelled))
         plan = self.preview(run, public)
         if public.model_fingerprint not in (None, model_fingerprint(module)):
             raise PrivacyRefusal(
                 f"silo {self.name}: the plan is for another model than this silo has; use the same model on both sides",
                 Reason.MODEL,
             )
-        # Before the reservation, which is never refunded: an unsuitable model must be refused without any cost.
+        # Before the reservation: an unsuitable model must be refused without any cost.
         kernel = self._kernel(copy.deepcopy(module), loss)
-        announced = self._announced(run)
+        if self.trainer is None and not self.account.is_simulation:  # an agent has checked its models already
+            require_value_independent(module, loss, self.records)
+        announced = self.announced(run)
         if announced is None:
-            self.account.reserve(run, plan, _rounds_to_join(public, randomness.child("rounds to join")))
+            self.account.reserve(run, plan, began + held_for)
         self._run = _Run(run, plan, kernel, randomness)
         if announced:
             self._run.accountant.charge(announced)
         return plan
 
+    def cancel(self, run: str) -> None:
+        """Cancel a run, for the server, before its first round: all that it holds is returned.
+
+        Cancelling it again changes nothing. A run that has begun, or was never admitted, is refused.
+        """
+        self.account.cancel(run)
+        if self._run is not None and self._run.name == run:
+            self._run = None
+
     def preview(self, run: str, public: PublicPlan) -> SiloPlan:
-        """Return the plan that `admit` would reserve for this run now. Nothing is reserved.
+        """Return the plan that `admit` would hold for this run now. Nothing is reserved.
 
         For a run that was admitted before, this is the plan that was reserved then. It is refused for the same reasons
         as admission: policy, membership, or a planner that states too low a cost.
         """
-        runs = {status.run for status in self.account.status().runs}
+        statuses = self.account.status().runs
+        runs = {status.run for status in statuses if not status.is_over}
         self.policy.require(public, len(runs - {run}))
         self._require_member(public)
-        if run in runs:
+        if run in {status.run for status in statuses}:
             return self._resumed(run, public)
+        if self.is_timed:
+            public.curve.tabulate()
         plan = self.planner(public, self.budgets.ids, self.account.left(self.budgets, self.policy.lifetime_delta))
         self._require_honest(plan, public)
         return plan
 
-    def _announced(self, run: str) -> int | None:
+    def announced(self, run: str) -> int | None:
         """Return how many rounds of a run were announced; None if the run was never admitted."""
         return next((status.announced for status in self.account.status().runs if status.run == run), None)
+
+    def holds(self, run: str) -> bool:
+        """Return whether a run is held here: admitted, not begun and not cancelled."""
+        return any(status.run == run and status.state == "held" for status in self.account.status().runs)
 
     @property
     def joined(self) -> tuple[int, ...]:
@@ -237,8 +274,14 @@ class Silo:
         number = announcement.round
         probability = run.plan.public.schedule.participation
         coin = run.randomness.child("round", number, "coin")
-        # The account draws the coin inside the transaction that charges the round: never one without the other.
-        charge = self.account.charge(run.name, number, lambda: coin.coin(probability or 0.0))
+        # The account draws the coin inside the transaction that charges the round: never one without the other. The
+        # same is true of the rounds to join, which are drawn with the first charge.
+        charge = self.account.charge(
+            run.name,
+            number,
+            lambda: coin.coin(probability or 0.0),
+            lambda: _rounds_to_join(run.plan.public, run.randomness.child("rounds to join")),
+        )
         if charge.is_new:
             run.accountant.charge(number)
             if charge.joined:
@@ -281,15 +324,23 @@ class Silo:
         forked worker does not see later withdrawals.
         """
         run = self._admitted()
-        training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
+        late = TooLate(f"silo {self.name}: round {announcement.round} did not finish in time; it is sat out")
         also = np.asarray(withdrawn, dtype=np.int64)
 
         def switched_off() -> NDArray[np.int64]:
             if not in_time():
-                raise TooLate(f"silo {self.name}: round {announcement.round} did not finish in time; it is sat out")
+                raise late
             return np.concatenate([self.account.switched_off(), also])
 
-        change, draws = training.run(self.records, announcement, switched_off)
+        if self.trainer is not None:
+            inbox = self.account.inbox_directory
+            trained = self.trainer.train(run.plan, announcement, switched_off, in_time, inbox)
+            if trained is None:
+                raise late
+            change, draws = trained
+        else:
+            training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
+            change, draws = training.run(self.records, announcement, switched_off)
         return TrainedRound(Update(self.name, announcement.round, change), draws)
 
     def finish(self, trained: TrainedRound) -> Update:
@@ -320,8 +371,7 @@ class Silo:
             return
         for rounds in np.unique(plan.active_rounds[plan.q > 0.0]):
             rows = (plan.active_rounds == rounds) & (plan.q > 0.0)
-            price = public.curve.after(int(rounds)).epsilon(plan.q[rows])
-            if (plan.cost[rows] < price * (1.0 - _SAME_PRICE)).any():
+            if not public.curve.after(int(rounds)).covers(plan.q[rows], plan.cost[rows]).all():
                 raise PrivacyRefusal(
                     f"silo {self.name}: the planner states lower costs than its probabilities have; use a planner that "
                     "keeps its promise, such as assign_allowed"
@@ -387,11 +437,9 @@ class Silo:
         return self._run
 
 
-def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ...] | None:
-    """Draw exactly k of the T rounds, every choice equally likely; None if each round has its own coin."""
-    wanted, rounds = public.schedule.participations, public.schedule.rounds
-    if wanted is None:
-        return None
+def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ...]:
+    """Draw exactly k of the T rounds, every choice equally likely; none if each round has its own coin."""
+    wanted, rounds = public.schedule.participations or 0, public.schedule.rounds
     numbers = list(range(1, rounds + 1))
     for place in range(wanted):  # Fisher–Yates: the first k places of a random permutation
         other = place + int(randomness.integers(rounds - place, 1)[0])

@@ -45,9 +45,15 @@ class UnprotectedSilo(Silo):
     training = _PlainTraining
 
     def admit(
-        self, run: str, public: PublicPlan, module: nn.Module, loss: PerRecordLoss, randomness: Randomness
+        self,
+        run: str,
+        public: PublicPlan,
+        module: nn.Module,
+        loss: PerRecordLoss,
+        randomness: Randomness,
+        hold: int | None = None,
     ) -> SiloPlan:
         """Admit a run as `Silo.admit` does, in simulations only."""
         if not (self.account.is_simulation and randomness.is_simulation):
             raise PrivacyRefusal(f"silo {self.name}: method privacy_free is for simulations only; use method rpdp")
-        return super().admit(run, public, module, loss, randomness)
+        return super().admit(run, public, module, loss, randomness, hold)

@@ -206,7 +206,12 @@ def _serve(link: Connection, others: list[Connection], jobs: dict[str, Job]) -> 
     # Close inherited ends of other connections; otherwise their workers would not notice that the parent has gone.
     for other in others:
         other.close()
-    torch.set_num_threads(1)
+    serve_jobs(link, jobs)
+
+
+def serve_jobs(link: Connection, jobs: dict[str, Job], threads: int = 1) -> None:
+    """Run the jobs that arrive, and send back (True, the result) or (False, the error), until the other end closes."""
+    torch.set_num_threads(threads)
     while True:
         try:
             name, arguments = link.recv()

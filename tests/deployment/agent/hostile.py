@@ -123,7 +123,7 @@ class Row:
         name: What the server does.
         word: The word of the refusal; "" if it is harmless.
         attack: Does it; the answer for a refusal, what was checked for a harmless one.
-        meets: "mid-run", or "fresh": an agent that has admitted nothing.
+        meets: "mid-run"; "fresh": an agent that has admitted nothing; "listed": one whose silo lists its plans, too.
     """
 
     name: str
@@ -149,13 +149,15 @@ def suffer(target: Target, row: Row) -> str:
     return checked
 
 
-def making(silo: type[Silo] = Silo, agent: type[Agent] = Agent, *, count: int = RECORDS, seed: int = 0) -> Making:
+def making(
+    silo: type[Silo] = Silo, agent: type[Agent] = Agent, *, count: int = RECORDS, seed: int = 0, meets: str = "mid-run"
+) -> Making:
     """The silo that is attacked; another count and seed make one with other records and budgets."""
     return Making(
         PUBLIC,
         records=with_canary(count, seed),
         epsilon=(0.5, 1.0, 4.0) if seed == 0 else (2.0, 0.1),
-        policy=policy_of(PUBLIC),
+        policy=policy_of(PUBLIC, **({"allowed_plans": (PUBLIC.fingerprint,)} if meets == "listed" else {})),
         closed_runs=("closed",),
         silo=silo,
         kind=agent,

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rpdp.deployment.agent.connections import MOST_CONNECTIONS
 from rpdp.federation import Update
+from rpdp.federation.frames import HEADER_BYTES
 from rpdp.planning import Recipe
-from tests.deployment.agent.hostile import HELLO, PUBLIC, Row, Target, against_the_canary
-from tests.deployment.agent.scene import RUN, SIZE, admission, announcement, reason, status
-from tests.federation.world import FEATURES, make_recipe
+from tests.deployment.agent.hostile import HELLO, PLANE, PUBLIC, Row, Target, against_the_canary
+from tests.deployment.agent.scene import RUN, SIZE, admission, announcement, cancellation, reason, status
+from tests.federation.world import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from rpdp.federation.frames import Frame
 
@@ -42,6 +45,17 @@ def _crafted(values: ArrayLike, **more: Any) -> Callable[[Target], str]:
         assert len(after.joined) == len(before.joined) + 1
         assert after.announced == target.asked
         return checked
+
+    return attack
+
+
+def _unseen(values: ArrayLike) -> Callable[[Target], str]:
+    """A new round from a model that overflows for the canary alone: answered with an update, as without the canary."""
+
+    def attack(target: Target) -> str:
+        answers = [target.next_joined(values) for _ in range(2)]
+        assert [answer.kind for answer in answers] == ["update"] * 2
+        return "an update: the canary's NaN counts as zero"
 
     return attack
 
@@ -95,6 +109,36 @@ def _many_admissions(target: Target) -> str:
     return "reserved once"
 
 
+def _longer_hold(target: Target) -> str:
+    before = target.state()
+    assert target.ask(admission(PUBLIC, hold=86_400)).kind == "admitted"
+    assert target.state() == before
+    return "the hold is not prolonged"
+
+
+def _cancelled_and_back(target: Target) -> str:
+    """Hold and cancel, again and again; then everything that could bring a cancelled run back."""
+    before = _left(target)
+    assert target.ask(admission(PUBLIC)).kind == "admitted"
+    assert _left(target) != before
+    assert {target.ask(cancellation()).kind for _ in range(3)} == {"cancelled"}
+    assert _left(target) == before
+    for attempt in (admission(PUBLIC), admission(PUBLIC, head=target.agent.silo.account.public_head())):
+        assert reason(target.ask(attempt)) == "cancelled"
+    assert reason(target.ask(announcement(PUBLIC, 1))) == "run"
+    for number in range(4):
+        assert target.ask(admission(PUBLIC, f"run {number}")).kind == "admitted"
+        assert target.ask(cancellation(f"run {number}")).kind == "cancelled"
+    assert _left(target) == before
+    assert not any(one.announced or one.joined for one in target.agent.silo.account.status().runs)
+    return "all of it is returned, and the run never is"
+
+
+def _left(target: Target) -> object:
+    silo = target.agent.silo
+    return silo.account.left(silo.budgets, silo.policy.lifetime_delta).epsilon.tolist()
+
+
 def _one_round_at_once(target: Target) -> str:
     """Twelve callers ask for the same new round with different models."""
     before, number = status(target.agent), target.asked + 1
@@ -129,6 +173,27 @@ def _gone(target: Target) -> str:
     assert (answer.kind, answer.payload) == (again.kind, again.payload)
     assert status(target.agent).announced == number
     return "charged once, answered once"
+
+
+def _silent(sent: int) -> Callable[[Target], str]:
+    """All places taken by callers who send so many bytes and then nothing."""
+
+    def attack(target: Target) -> str:
+        before, held = target.state(), []
+        for _ in range(MOST_CONNECTIONS + 4):
+            held.append(socket.socket(socket.AF_UNIX))
+            held[-1].connect(str(target.live.path))
+            held[-1].sendall(HELLO[:sent])
+        began = time.monotonic()
+        assert target.ask(HELLO).kind == "hello"
+        assert target.ask(admission(PUBLIC)).kind == "admitted"
+        assert time.monotonic() - began < 5.0
+        for link in held:
+            link.close()
+        assert target.state() == before
+        return "others are served at once"
+
+    return attack
 
 
 def _to_the_end(target: Target) -> str:
@@ -187,6 +252,12 @@ def _too_many_runs(target: Target) -> str:
     return "refused after three"
 
 
+def _cancelling() -> NDArray[np.float32]:
+    """Products with the canary that are infinite with both signs; all others stay finite."""
+    first, second, *_ = PLANE
+    return np.array([1e37 * first, -1e37 * second, 0.0, 0.0, 0.0], dtype=np.float32)
+
+
 LARGEST = float(np.finfo(np.float32).max)
 HARMLESS = [
     Row("a round again", "", _replayed(0.0)),
@@ -196,23 +267,26 @@ HARMLESS = [
     Row("rounds left out", "", _skipped),
     Row("a hundred times hello", "", _many_hellos),
     Row("admission again and again", "", _many_admissions),
+    Row("a longer hold of a run that has begun", "", _longer_hold),
     Row("one round from twelve callers at once", "", _one_round_at_once),
     Row("eight rounds at once", "", _many_rounds_at_once),
     Row("a caller who hangs up", "", _gone),
+    Row("twenty silent callers", "", _silent(0)),
+    Row("twenty callers silent after a header", "", _silent(HEADER_BYTES + 1)),
     Row("weights of 10³⁰", "", _crafted(1e30)),
     Row("weights of ±10³⁰ in turn", "", _crafted(1e30 * (-1.0) ** np.arange(SIZE))),
     Row("the largest float32", "", _crafted(LARGEST)),
     Row("denormal weights", "", _crafted(1e-45)),
     Row("negative zeros", "", _crafted(-0.0)),
     Row("weights that only the canary is large for", "", _crafted(against_the_canary())),
+    Row("weights with which only the canary overflows", "", _unseen(1e34 * against_the_canary())),
+    Row("weights with which the canary's sum is ∞ − ∞", "", _unseen(_cancelling())),
     Row("a saturated model: gradients of 10⁻²³", "", _crafted(np.append(np.zeros(FEATURES), -53.0))),
     Row("a correction of 10³⁰", "", _crafted(0.0, correction=1e30)),
     Row("the largest correction", "", _crafted(0.0, correction=LARGEST)),
     Row("all rounds, then more", "", _to_the_end),
-    Row("a learning rate of 10³⁰", "", _strange_plan(recipe=Recipe(learning_rate=1e30)), "fresh"),
     Row("a micro-batch of 10¹⁸", "", _strange_plan(recipe=Recipe(micro_batch=10**18)), "fresh"),
     Row("an average over 10¹⁸ rounds", "", _strange_plan(recipe=Recipe(averaged_rounds=10**18)), "fresh"),
-    Row("a proximal term of 10³⁰", "", _strange_plan(recipe=make_recipe("fedprox", proximal=1e30)), "fresh"),
     Row("B = 10⁻³⁰", "", _strange_plan(normaliser=1e-30), "fresh"),
     Row("B = 10³⁰⁰", "", _strange_plan(normaliser=1e300), "fresh"),
     Row("σ = 10⁶", "", _strange_plan(noise_multiplier=1e6), "fresh"),
@@ -221,4 +295,5 @@ HARMLESS = [
     Row("a path as the name of a run", "", _path_as_name, "fresh"),
     Row("a run's name of 100 letters", "", _strange_plan("λ" * 100), "fresh"),
     Row("a fourth run of three", "policy", _too_many_runs, "fresh"),
+    Row("holds and cancellations, and a cancelled run again", "", _cancelled_and_back, "fresh"),
 ]

@@ -15,7 +15,7 @@ from rpdp.federation.frames import MAGIC, Frame
 from rpdp.ledger.store.chain import GENESIS
 from rpdp.planning import Recipe
 from tests.deployment.agent.hostile import HELLO, PUBLIC, Row, Target
-from tests.deployment.agent.scene import RUN, SIZE, admission, announcement, numbers
+from tests.deployment.agent.scene import RUN, SIZE, admission, announcement, cancellation, numbers
 from tests.federation.world import FEATURES, make_recipe
 
 if TYPE_CHECKING:
@@ -50,6 +50,20 @@ def _admit(run: str = RUN, **changes: Any) -> Callable[[Target], Frame]:
 def _admit_facts(**changes: Any) -> Callable[[Target], Frame]:
     """Admission with other facts."""
     return lambda target: target.ask(Frame({**admission(PUBLIC).facts, **changes}))
+
+
+def _cancel(**changes: Any) -> Callable[[Target], Frame]:
+    """A cancellation of the run with other facts; the head is the one that the server knows."""
+
+    def attack(target: Target) -> Frame:
+        good = cancellation(head=target.agent.silo.account.public_head())
+        return target.ask(Frame({**good.facts, **changes}))
+
+    return attack
+
+
+def _without_hold() -> Frame:
+    return Frame({name: value for name, value in admission(PUBLIC).facts.items() if name != "hold"})
 
 
 def _plan(edit: Callable[[dict[str, Any]], object]) -> Callable[[Target], Frame]:
@@ -183,10 +197,10 @@ PLANS = [
     Row("another accountant", "plan", _admit(accountant="pld")),
     Row("other weights", "plan", _admit(weights={"a": 100.0, "b": 1.0})),
     Row("weights without this silo", "member", _admit(weights={"b": 1.0})),
-    Row("another learning rate", "plan", _admit(recipe=Recipe(learning_rate=1e30))),
-    Row("another micro-batch", "plan", _admit(recipe=Recipe(micro_batch=512))),
+    Row("another learning rate", "policy", _admit(recipe=Recipe(learning_rate=0.5))),
+    Row("another micro-batch", "plan", _admit(recipe=Recipe(micro_batch=1 << 16))),
     Row("pieces of one record, to stretch the time", "policy", _admit(recipe=Recipe(micro_batch=1))),
-    Row("another backbone", "plan", _admit(recipe=make_recipe("fedprox", proximal=1e6))),
+    Row("another backbone", "policy", _admit(recipe=make_recipe("fedprox", proximal=1e6))),
     Row("a note more", "plan", _admit(notes=("all is well",))),
     Row("another architecture", "model", _admit(model_fingerprint=OTHER_MODEL)),
     Row("no model fingerprint", "model", _admit(model_fingerprint=None)),
@@ -227,6 +241,22 @@ HEADS = [
     Row("a head that is a list", "malformed", _round(head=[])),
 ]
 
+HOLDS = [
+    Row("cancelling a run that has begun", "charged", _cancel()),
+    Row("cancelling a run that was never admitted", "run", _cancel(run="another")),
+    Row("cancelling with a head of the future", "head", _cancel(head={"ledger": "0" * 32, "count": 10**6, "head": ""})),
+    Row("cancelling without a head", "malformed", lambda target: target.ask(Frame({"kind": "cancel", "run": RUN}))),
+    Row("cancelling with a reason", "malformed", _cancel(reason="because")),
+    Row("cancelling as the steward", "malformed", _cancel(by="steward")),
+    Row("cancelling with a payload", "malformed", lambda target: target.ask(Frame(cancellation().facts, b"x"))),
+    Row("admission without a hold", "malformed", lambda target: target.ask(_without_hold())),
+    Row("a hold of 0 seconds", "malformed", _admit_facts(hold=0)),
+    Row("a hold of −1 seconds", "malformed", _admit_facts(hold=-1)),
+    Row("a hold of 1.5 seconds", "malformed", _admit_facts(hold=1.5)),
+    Row("a hold for ever", "malformed", _admit_facts(hold=None)),
+    Row("a hold of 10³⁰ seconds, same run", "policy", _admit_facts(hold=10**30)),
+]
+
 FRAMES = [
     Row("nothing", "malformed", _raw(b"")),
     Row("half a header", "malformed", _raw(HELLO[:7])),
@@ -247,6 +277,11 @@ FRAMES = [
     Row("a fact 1e999", "malformed", _text(ROUND % (PUBLIC.fingerprint, "1e999"))),
     Row("a nest of 100,000 lists", "malformed", _text("[" * 100_000)),
     Row("bytes that are no text", "malformed", _text(b'{"kind":"\xff\xfe"}')),
+    Row("facts in UTF-16", "malformed", _text('{"kind":"hello"}'.encode("utf-16"))),
+    Row("facts in UTF-16 without a mark", "malformed", _text('{"kind":"hello"}'.encode("utf-16-le"))),
+    Row("facts in UTF-32", "malformed", _text('{"kind":"hello"}'.encode("utf-32"))),
+    Row("facts after a byte order mark", "malformed", _text(b'\xef\xbb\xbf{"kind":"hello"}')),
+    Row("a surrogate in UTF-8", "malformed", _text(b'{"kind":"hello\xed\xa0\x80"}')),
     Row("an unknown request", "malformed", lambda target: target.ask(Frame({"kind": "train"}))),
     Row("a request to stop", "malformed", lambda target: target.ask(Frame({"kind": "shutdown"}))),
     Row("a request without a kind", "malformed", lambda target: target.ask(Frame({}))),
@@ -268,7 +303,21 @@ FRESH = [
     Row("σ of 10³⁰, which nobody can price", "failed", _admit(noise_multiplier=1e30), "fresh"),
     Row("δ of 10⁻³⁰⁰, which nobody can price", "failed", _admit(delta=1e-300), "fresh"),
     Row("a run that the silo has closed", "closed-run", _admit("closed"), "fresh"),
+    Row("a hold of a day and a second", "policy", _admit_facts(hold=86_401), "fresh"),
+    Row("a hold of 10³⁰ seconds", "policy", _admit_facts(hold=10**30), "fresh"),
+    Row("cancelling before any run", "run", lambda target: target.ask(cancellation()), "fresh"),
+    Row("a learning rate of 10³⁰", "policy", _admit(recipe=Recipe(learning_rate=1e30)), "fresh"),
+    Row("a learning rate of 10⁻³⁰", "policy", _admit(recipe=Recipe(learning_rate=1e-30)), "fresh"),
+    Row("a proximal term of 10³⁰", "policy", _admit(recipe=make_recipe("fedprox", proximal=1e30)), "fresh"),
     Row("everything beyond the policy", "policy", _admit(clip_norm=1e9, noise_multiplier=1e-9, delta=0.9), "fresh"),
 ]
 
-REFUSED = [*ROUNDS, *MODELS, *PLANS, *HEADS, *FRAMES, *FRESH]
+LISTED = [
+    Row("another B, where plans are listed", "policy", _admit(normaliser=PUBLIC.normaliser + 1.0), "listed"),
+    Row("a shorter run, where plans are listed", "policy", _admit(schedule={"rounds": 40}), "listed"),
+    Row("another learning rate, where plans are listed", "policy", _admit(recipe=Recipe(learning_rate=0.5)), "listed"),
+    Row("a note more, where plans are listed", "policy", _admit(notes=("harmless",)), "listed"),
+    Row("another name and plan, where plans are listed", "policy", _admit("another", normaliser=7.0), "listed"),
+]
+
+REFUSED = [*ROUNDS, *MODELS, *PLANS, *HEADS, *HOLDS, *FRAMES, *FRESH, *LISTED]

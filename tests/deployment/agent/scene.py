@@ -131,9 +131,13 @@ def in_memory(making: Making) -> Agent:
 # What a server says
 
 
-def admission(public: PublicPlan, run: str = RUN, head: PublicHead | None = None) -> Frame:
-    plan = json.loads(public.to_json())
-    return Frame({"kind": "admit", "run": run, "plan": plan, "head": None if head is None else asdict(head)})
+def admission(public: PublicPlan, run: str = RUN, head: PublicHead | None = None, hold: int = 3600) -> Frame:
+    plan, known = json.loads(public.to_json()), None if head is None else asdict(head)
+    return Frame({"kind": "admit", "run": run, "plan": plan, "hold": hold, "head": known})
+
+
+def cancellation(run: str = RUN, head: PublicHead | None = None) -> Frame:
+    return Frame({"kind": "cancel", "run": run, "head": None if head is None else asdict(head)})
 
 
 def numbers(values: ArrayLike = 0.0, size: int = SIZE) -> bytes:

@@ -18,6 +18,8 @@ from rpdp.federation.frames import Frame
 from rpdp.ledger import Ledger
 from rpdp.ledger.store.chain import GENESIS, PublicHead
 from tests.deployment.agent.scene import (
+    LIFETIME_DELTA,
+    MODEL,
     READY,
     RECORDS,
     RUN,
@@ -25,6 +27,7 @@ from tests.deployment.agent.scene import (
     Making,
     admission,
     announcement,
+    cancellation,
     head_of,
     in_memory,
     opened,
@@ -34,14 +37,14 @@ from tests.deployment.agent.scene import (
     status,
     told,
 )
+from tests.deployment.agent.shared import noted, noting
 from tests.federation.world import make_records
 from tests.ledger.faulty import FULL, KINDS, FaultyVFS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.federation.world import Spy
 
 PUBLIC = public_plan()
 COINS = public_plan(12, participation=0.5)
@@ -66,10 +69,38 @@ def test_hello_tells_the_name_and_nothing_of_the_ledger(agent: Agent) -> None:
     assert told(seeded, Frame({"kind": "hello"})).facts["is_simulation"] is True
 
 
+def test_an_agent_says_which_models_it_trains() -> None:
+    agent = in_memory(Making(PUBLIC, seed=1))
+    assert [(model.fingerprint, model.parameters, model.bytes) for model in agent.models] == [(MODEL, SIZE, 4 * SIZE)]
+
+
+@pytest.mark.parametrize("ask", [admission, lambda _, head: cancellation(head=head)], ids=["admit", "cancel"])
+def test_a_head_that_the_account_does_not_know_stops_everything(ask: Callable[..., Frame]) -> None:
+    """The account may be an old copy, which has forgotten charges."""
+    agent = in_memory(Making(PUBLIC, seed=1))
+    assert reason(told(agent, ask(PUBLIC, head=PublicHead("ledger", 1, "0" * 64)))) == "head"
+    assert agent.silo.account.status().runs == ()
+    assert told(agent, admission(PUBLIC)).kind == "admitted"
+    assert reason(told(agent, ask(PUBLIC, head=PublicHead("ledger", 1, "0" * 64)))) == "head"
+    assert status(agent).state == "held"
+    assert reason(told(agent, announcement(PUBLIC, 1, head=PublicHead("ledger", 1, "0" * 64)))) == "head"
+    assert status(agent).announced == 0
+
+
+def test_a_run_that_is_admitted_again_is_one_of_this_process() -> None:
+    """So that its server, which has shown its head then, need not show it with every round."""
+    agent = in_memory(Making(PUBLIC, seed=1))
+    assert told(agent, admission(PUBLIC)).kind == "admitted"
+    agent._served.clear()  # as after a restart
+    assert told(agent, admission(PUBLIC)).kind == "admitted"
+    assert agent._served == {RUN}
+
+
 def test_admission_reserves_and_tells_the_head(tmp_path: Path) -> None:
     with opened(tmp_path, MAKING) as agent:
         answer = told(agent, admission(PUBLIC))
-        assert set(answer.facts) == {"kind", "head"}
+        assert set(answer.facts) == {"kind", "uncovered", "head"}
+        assert answer.facts["uncovered"] == []
         assert PublicHead(**answer.facts["head"]) == head_of(agent)
         assert answer.facts["head"]["count"] == 1
         left = agent.silo.account.left(MAKING.budgets, 0.01).epsilon
@@ -264,6 +295,29 @@ def test_a_closed_run_is_refused_and_makes_room_for_another(tmp_path: Path) -> N
         assert status(agent, RUN).announced == 1
 
 
+def test_only_a_plan_on_the_list_may_run(tmp_path: Path) -> None:
+    """Any other plan within the limits would book budgets too, whoever made it."""
+    other = replace(PUBLIC, normaliser=PUBLIC.normaliser + 1.0)
+    listed = replace(MAKING, policy=policy_of(PUBLIC, allowed_plans=(PUBLIC.fingerprint,)))
+    with opened(tmp_path, listed) as agent:
+        before = agent.silo.account.left(agent.silo.budgets, LIFETIME_DELTA).epsilon.tolist()
+        assert reason(told(agent, admission(other))) == "policy"
+        assert agent.silo.account.status().runs == ()
+        assert agent.silo.account.left(agent.silo.budgets, LIFETIME_DELTA).epsilon.tolist() == before
+        assert told(agent, admission(PUBLIC)).kind == "admitted"
+        assert told(agent, announcement(PUBLIC, 1)).kind == "update"
+
+
+def test_without_a_list_any_plan_within_the_limits_may_run_and_with_an_empty_one_none(tmp_path: Path) -> None:
+    with opened(tmp_path, replace(MAKING, policy=policy_of(PUBLIC, allowed_plans=()))) as agent:
+        assert reason(told(agent, admission(PUBLIC))) == "policy"
+    with opened(tmp_path, MAKING) as agent:
+        assert told(agent, admission(PUBLIC)).kind == "admitted"
+        known = head_of(agent)
+    with opened(tmp_path, replace(MAKING, policy=policy_of(PUBLIC, allowed_plans=("0" * 64,)))) as agent:
+        assert reason(told(agent, admission(PUBLIC, head=known))) == "policy"  # nor does a run that began go on
+
+
 def test_a_run_that_is_over_makes_room_up_to_the_most_runs(tmp_path: Path) -> None:
     short = public_plan(1)
     with opened(tmp_path, Making(short, policy=policy_of(short, max_runs=2))) as agent:
@@ -342,18 +396,18 @@ def test_a_head_that_is_none_of_this_ledger(agent: Agent, changes: dict[str, Any
 # Withdrawals
 
 
-def test_a_withdrawal_between_rounds_counts_from_the_next_step_on(tmp_path: Path, spy: Spy) -> None:
+def test_a_withdrawal_between_rounds_counts_from_the_next_step_on(tmp_path: Path) -> None:
     """Given beside the agent, by another process's view of the ledger; nobody outside can tell."""
-    with opened(tmp_path, replace(MAKING, epsilon=(200.0,))) as agent:
+    drawn = tmp_path / "drawn"
+    with opened(tmp_path, replace(MAKING, epsilon=(200.0,), silo=noting(drawn))) as agent:
         told(agent, admission(PUBLIC))
         assert (agent.silo.plan.q == 1.0).all()
         told(agent, announcement(PUBLIC, 1))
-        assert spy.drawn == [list(range(RECORDS))] * 3
-        spy.drawn.clear()
+        assert noted(drawn) == [list(range(RECORDS))] * 3
         with Ledger.read(tmp_path / "a.db") as beside:
             beside.withdraw(["r4", "r7"], reason="asked to")
         answer = told(agent, announcement(PUBLIC, 2))
-        assert spy.drawn == [[row for row in range(RECORDS) if row not in (4, 7)]] * 3
+        assert noted(drawn) == [[row for row in range(RECORDS) if row not in (4, 7)]] * 3
         assert answer.kind == "update"
         assert answer.facts["head"]["count"] == 5  # admit, and twice charge and release: no trace of the withdrawal
 

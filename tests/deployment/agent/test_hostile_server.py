@@ -92,9 +92,10 @@ def test_the_table_of_hostile_behaviour(tmp_path: Path, caplog: pytest.LogCaptur
         for row in rows("mid-run", HARMLESS):
             outcomes[row.name] = f"harmless  {suffer(found, row)}"
         found.check_promise()
-    with target(tmp_path / "fresh", making(), "fresh") as found:
-        refuse_all(found, "fresh")
-        assert found.agent.silo.account.status().runs == ()
+    for meets in ("fresh", "listed"):
+        with target(tmp_path / meets, making(meets=meets), meets) as found:
+            refuse_all(found, meets)
+            assert found.agent.silo.account.status().runs == ()
     for number, row in enumerate(rows("fresh", HARMLESS)):
         with target(tmp_path / str(number), making(), "fresh") as found:
             checked = suffer(found, row)
@@ -114,10 +115,10 @@ def _table(outcomes: dict[str, str]) -> str:
 def test_no_refusal_depends_on_a_record(tmp_path: Path) -> None:
     """Two silos with other records, another number of them and other budgets refuse with the same bytes."""
     answers = []
-    for number, made in enumerate((making(), making(count=47, seed=5))):
+    for number, (count, seed) in enumerate(((RECORDS, 0), (47, 5))):
         heard: dict[str, bytes] = {}
-        for meets in ("mid-run", "fresh"):
-            with target(tmp_path / f"{meets}{number}", made, meets) as found:
+        for meets in ("mid-run", "fresh", "listed"):
+            with target(tmp_path / f"{meets}{number}", making(count=count, seed=seed, meets=meets), meets) as found:
                 heard |= {row.name: refuse(found, row) for row in rows(meets, REFUSED)}
         answers.append(heard)
     assert answers[0] == answers[1]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rpdp.deployment.agent.agent import SMALLEST_MICRO_BATCH
-from rpdp.errors import RpdpError
+from rpdp.deployment.agent.request_decoding import checked_facts
+from rpdp.errors import PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.frames import Frame
 from rpdp.planning import Recipe
 from rpdp.training import SMALLEST_CLIP_NORM
@@ -80,6 +81,31 @@ def test_a_round_says_what_it_must_and_nothing_else(agent: Agent) -> None:
     assert reason(told(agent, Frame(good.facts, numbers(size=SIZE + 1)))) == "shape"
     assert status(agent).announced == 0
     assert told(agent, good).kind == "update"
+
+
+@pytest.mark.parametrize(
+    ("run", "is_valid"), [("", False), ("r", True), ("r" * 100, True), ("r" * 101, False), ("a\nb", False)]
+)
+def test_names_are_short_and_printable(run: str, is_valid: bool) -> None:
+    """They go into the ledger and the log for ever."""
+    request = Frame({"kind": "cancel", "run": run, "head": None})
+    if is_valid:
+        assert checked_facts(request)["run"] == run
+        return
+    with pytest.raises(PrivacyRefusal, match="is not a valid name") as refusal:
+        checked_facts(request)
+    assert refusal.value.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(("hold", "is_valid"), [(-1, False), (0, False), (1, True), (True, False)])
+def test_a_hold_is_a_number_of_seconds(hold: int, is_valid: bool) -> None:
+    request = Frame({"kind": "admit", "run": "run", "plan": {}, "hold": hold, "head": None})
+    if is_valid:
+        assert checked_facts(request)["hold"] == hold
+        return
+    with pytest.raises(PrivacyRefusal) as refusal:
+        checked_facts(request)
+    assert refusal.value.reason is Reason.MALFORMED
 
 
 def test_a_real_run_does_not_begin_with_seeded_silos(tmp_path: Path) -> None:

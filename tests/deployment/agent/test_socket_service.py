@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rpdp.deployment.agent import socket_service as service_module
+from rpdp.deployment.agent import agent_client, connections
 from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
 from rpdp.deployment.agent.opening import require_owner_only
 from rpdp.deployment.agent.socket_service import Service, require_own_directory
@@ -78,7 +78,7 @@ def test_or_a_group_as_well(folder: Path, agent: Agent) -> None:
     with Live(agent, folder / "s", group.gr_name) as live:
         found = live.path.lstat()
         assert stat.S_IMODE(found.st_mode) == 0o660
-        assert found.st_gid == group.gr_gid
+        assert (found.st_uid, found.st_gid) == (os.geteuid(), group.gr_gid)
 
 
 def test_a_group_that_there_is_not(folder: Path, agent: Agent) -> None:
@@ -162,6 +162,12 @@ def test_a_stopped_agent_leaves_no_socket(folder: Path, agent: Agent) -> None:
         ask(live.path, HELLO.to_bytes(), timeout=1.0)
 
 
+def test_a_stopped_agent_trains_no_more_even_if_its_socket_is_gone(folder: Path, agent: Agent) -> None:
+    with Live(agent, folder / "s") as live:
+        live.path.unlink()
+    assert agent._stopping.is_set()
+
+
 def test_stopping_twice_and_before_the_start_is_harmless(folder: Path, agent: Agent) -> None:
     service = Service(agent, folder / "s")
     service.stop()
@@ -235,7 +241,7 @@ def test_silent_and_slow_callers_do_not_keep_others_from_asking(live: Live) -> N
 
 
 def test_a_caller_who_trickles_bytes_gets_no_more_time_than_others(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_TRANSFER_SECONDS", 0.4)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.4)
 
     def trickle(link: socket.socket) -> None:
         for _ in range(100):
@@ -250,9 +256,26 @@ def test_a_caller_who_trickles_bytes_gets_no_more_time_than_others(live: Live, m
 
 
 def test_a_caller_who_says_nothing_is_left(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_TRANSFER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
     with connected(live) as link:
         assert link.recv(100) == b""
+
+
+def test_a_header_has_a_few_seconds_and_the_rest_of_a_request_more(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert connections.HEADER_SECONDS <= 5.0 < connections.TRANSFER_SECONDS
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "TRANSFER_SECONDS", 0.8)
+    data = HELLO.to_bytes()
+    with connected(live) as patient, connected(live) as stalled:
+        for link in (patient, stalled):
+            link.sendall(data[:-1])
+        began = time.monotonic()
+        time.sleep(0.4)  # longer than a header may take
+        patient.sendall(data[-1:])
+        patient.shutdown(socket.SHUT_WR)
+        assert b"hello" in patient.recv(1000)
+        assert stalled.recv(100) == b""  # it is left at the end of its time
+        assert 0.4 < time.monotonic() - began < 5.0
 
 
 def test_a_caller_who_goes_before_the_answer_changes_nothing(live: Live) -> None:
@@ -264,14 +287,96 @@ def test_a_caller_who_goes_before_the_answer_changes_nothing(live: Live) -> None
     assert live.ask(announcement(PUBLIC, 1, 1.0)).kind == "update"  # the bytes that were stored
 
 
-def test_more_connections_than_are_taken_are_closed_and_room_comes_back(live: Live) -> None:
-    held = [connected(live) for _ in range(service_module._MOST_CONNECTIONS)]
-    time.sleep(0.2)
-    with pytest.raises(Unreachable):
-        live.ask(HELLO)
+def is_closed(link: socket.socket) -> bool:
+    """Whether the agent has ended the connection."""
+    link.settimeout(0.05)
+    try:
+        return link.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [0, 5, HEADER_BYTES, HEADER_BYTES + 3])
+def test_silent_callers_make_room_for_others_the_longest_silent_first(live: Live, sent: int) -> None:
+    """However much of a request they sent before they fell silent. Nobody has to wait for their time to run out."""
+    held = []
+    for _ in range(connections.MOST_CONNECTIONS):
+        held.append(connected(live))
+        held[-1].sendall(HELLO.to_bytes()[:sent])
+        time.sleep(0.01)
+    began = time.monotonic()
+    for _ in range(3):
+        assert live.ask(HELLO).kind == "hello"
+        time.sleep(0.05)  # its place is free again
+    assert live.ask(admission(PUBLIC)).kind == "admitted"
+    assert time.monotonic() - began < 3.0
+    assert [is_closed(link) for link in held] == [True] + [False] * (len(held) - 1)
     for link in held:
         link.close()
+
+
+def test_who_still_sends_is_not_the_one_that_makes_room(live: Live) -> None:
+    """The longest silent one, not the longest connected one: that may be an honest caller with a large model."""
+    data = HELLO.to_bytes()
+    with connected(live) as first:
+        first.sendall(data[:3])
+        silent = [connected(live) for _ in range(connections.MOST_CONNECTIONS - 1)]
+        time.sleep(0.1)
+        first.sendall(data[3:5])
+        time.sleep(0.1)
+        more = [connected(live) for _ in range(5)]
+        wait_until(lambda: sum(map(is_closed, silent)) == len(more))
+        first.sendall(data[5:])
+        first.shutdown(socket.SHUT_WR)
+        first.settimeout(10.0)
+        assert b"hello" in first.recv(1000)
+    for link in [*silent, *more]:
+        link.close()
+
+
+def test_a_request_that_is_being_answered_keeps_its_place(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all places are taken by such requests a new caller is closed, and room comes back."""
+    go = threading.Event()
+    answer = live.agent.answer
+
+    def slowly(request: Frame) -> Frame:
+        assert go.wait(20.0)
+        return answer(request)
+
+    monkeypatch.setattr(live.agent, "answer", slowly)
+    held = [connected(live) for _ in range(connections.MOST_CONNECTIONS)]
+    for link in held:
+        link.sendall(HELLO.to_bytes())
+        link.shutdown(socket.SHUT_WR)
+    time.sleep(0.3)
+    with pytest.raises(Unreachable):
+        Frame.from_bytes(ask(live.path, HELLO.to_bytes(), timeout=5.0) or _nothing(), MOST)
+    go.set()
+    for link in held:
+        assert b"hello" in link.recv(1000)
+        link.close()
     wait_until(lambda: live._listens())
+
+
+def _nothing() -> bytes:
+    raise Unreachable("closed without an answer")
+
+
+def test_a_caller_that_lost_its_place_is_not_answered() -> None:
+    """Its last byte may come at the same moment: then it is too late, and the agent does nothing for it."""
+    here, there = socket.socketpair()
+    with here, there:
+        places, late = connections.Connections(), connections.Caller(here)
+        assert places.enter(late)
+        for _ in range(connections.MOST_CONNECTIONS - 1):
+            assert places.enter(connections.Caller(here))
+        time.sleep(0.01)
+        assert places.enter(connections.Caller(here))
+        with pytest.raises(ConnectionAbortedError, match="made room"):
+            places.begin_work(late)
+        places.leave(late)  # giving back twice is harmless
 
 
 def test_many_callers_at_once_all_get_the_same_answer(live: Live) -> None:
@@ -328,7 +433,60 @@ def test_a_connection_that_cannot_be_taken_is_no_reason_to_stop(live: Live, monk
     assert failed.is_set()
 
 
+def test_there_are_never_more_callers_than_places() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        places = connections.Connections()
+        for _ in range(3 * connections.MOST_CONNECTIONS):
+            assert places.enter(connections.Caller(here))
+            assert len(places._callers) <= connections.MOST_CONNECTIONS
+
+
+def test_the_whole_header_has_to_come_in_its_time() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(bytes(HEADER_BYTES))
+        caller = connections.Caller(here)
+        caller.take(HEADER_BYTES - 1)
+        assert caller._deadline == caller._began + connections.HEADER_SECONDS
+        caller.take(1)
+        assert caller._deadline == caller._began + connections.TRANSFER_SECONDS
+        caller._began -= connections.TRANSFER_SECONDS + 1.0
+        with pytest.raises(TimeoutError):
+            caller.take(1)
+
+
 # The client, and the Flower app
+
+
+class Timed:
+    """A connection that notes how long it is told to wait, and has nothing to say."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def settimeout(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def connect(self, path: str) -> None:
+        pass
+
+    def recv(self, count: int) -> bytes:
+        return b"" if len(self.waits) > 1 else b"answer"
+
+
+@pytest.mark.parametrize(("left", "wait"), [(7.0, 7.0), (0.3, 0.3), (-1.0, 0.001)])
+def test_a_client_waits_until_its_deadline(folder: Path, left: float, wait: float) -> None:
+    for step in (lambda one, end: agent_client._connect(one, folder, end), agent_client._receive_all):
+        connection: Any = Timed()
+        step(connection, time.monotonic() + left)
+        assert all(wait - 0.2 < one <= wait for one in connection.waits)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan")])
+def test_a_client_without_time_does_not_ask(folder: Path, timeout: float) -> None:
+    with pytest.raises(Unreachable, match="leaves no time for an answer"):
+        ask(folder / "s", HELLO.to_bytes(), timeout=timeout)
 
 
 def test_a_client_that_waits_no_longer_says_so(folder: Path) -> None:
@@ -339,6 +497,33 @@ def test_a_client_that_waits_no_longer_says_so(folder: Path) -> None:
         with pytest.raises(Unreachable, match="timed out"):
             ask(folder / "s", HELLO.to_bytes(), timeout=0.3)
         assert time.monotonic() - began < 3.0
+
+
+def test_a_client_waits_for_room_in_the_queue_of_the_listener(folder: Path) -> None:
+    """With a timeout, connecting to a full queue fails at once; but the agent is only busy accepting others."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "s"))
+        listener.listen(0)
+
+        def is_full() -> bool:
+            with socket.socket(socket.AF_UNIX) as other:  # it stays in the queue when it is closed
+                other.setblocking(False)
+                return other.connect_ex(str(folder / "s")) != 0
+
+        def accept_all() -> None:
+            time.sleep(0.2)
+            while True:
+                with listener.accept()[0] as connection:
+                    if connection.recv(1) == b"x":
+                        return connection.sendall(b"answer")
+
+        wait_until(is_full)
+        with pytest.raises(Unreachable, match="temporarily unavailable"):
+            ask(folder / "s", b"x", timeout=0.1)  # and not for ever
+        with ThreadPoolExecutor(1) as pool:
+            accepted = pool.submit(accept_all)
+            assert ask(folder / "s", b"x", timeout=10.0) == b"answer"
+            accepted.result(10.0)
 
 
 def carried(frame: object, path: Path | None, timeout: object = 5.0) -> Frame:

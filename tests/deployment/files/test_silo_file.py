@@ -125,10 +125,18 @@ def test_what_a_file_says(write: Write, tmp_path: Path) -> None:
     assert spec.file(spec.silo.ledger) == tmp_path.resolve() / "ledger.db"
     assert (spec.policy.max_rounds, spec.policy.release_after, spec.simulation) == (3, 2.5, None)
     assert spec.policy.policy().lifetime_delta == 2e-3
+    assert spec.policy.policy().allowed_plans is None
     assert list(spec.models) == ["study"]
     ready = SiloFile.read(write(("policy.release_after", '"ready"'), extra="\n[simulation]\nseed = 0\n"))
     assert ready.policy.release_after is None
     assert ready.simulation is not None
+
+
+@pytest.mark.parametrize("plans", [(), ("0" * 64,), ("0" * 64, "9f" * 32)])
+def test_plans_that_may_run(write: Write, plans: tuple[str, ...]) -> None:
+    """An empty list allows none; without the key any plan within the limits may run."""
+    spec = SiloFile.read(write(("policy.allowed_plans", str(list(plans)))))
+    assert spec.policy.policy().allowed_plans == plans
 
 
 NOT_A_COUNT = "must be a whole number"
@@ -142,6 +150,10 @@ WRONG = [
     ("silo.threads", "0", "silo.threads=0 must be between 1 and 1,024"),
     ("silo.closed_runs", '"first"', "silo.closed_runs='first' must be a list"),
     ("silo.closed_runs", '["a", "a"]', "must not name anything twice"),
+    ("policy.allowed_plans", '"all"', "policy.allowed_plans='all' must be a list"),
+    ("policy.allowed_plans", '["ab12"]', "policy.allowed_plans='ab12' must be the fingerprint of a plan: 64 digits"),
+    ("policy.allowed_plans", f'["{"A" * 64}"]', "must be the fingerprint of a plan"),
+    ("policy.allowed_plans", f'["{"a" * 64}", "{"a" * 64}"]', "must not name anything twice"),
     ("silo.leger", '"x"', r"silo.leger is not a setting; did you mean silo.ledger\?"),
     ("data.factory", '"hospital"', "data.factory='hospital' must look like"),
     ("data.factory", None, "data needs either factory"),
@@ -271,10 +283,11 @@ def test_data_that_are_nonsense(silo: Given, factory: str, expected: str) -> Non
     ("model", "loss", "kind", "expected"),
     [
         ("text", "loss", InputError, r"models.study: .*text\(\) returned str, not a model"),
-        ("narrow", "loss", InputError, "models.study: model or loss fails on records: RuntimeError"),
+        ("narrow", "loss", InputError, "models.study: model or loss fails on made-up records"),
         ("model", "mean_loss", InputError, "models.study: .*one value per record"),
         ("model", "nothing", InputError, "has no function nothing"),
         ("batchnorm", "loss", PrivacyRefusal, "BatchNorm1d"),
+        ("model", "on_probabilities", PrivacyRefusal, "models.study: model or loss raise on numbers that are not"),
     ],
 )
 def test_models_that_do_not_fit(silo: Given, model: str, loss: str, kind: type[Exception], expected: str) -> None:

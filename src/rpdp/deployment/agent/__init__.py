@@ -6,6 +6,7 @@
 | `request_decoding` | decodes and checks what a server sends |
 | `release_timing` | when answers leave |
 | `socket_service` | listens on the Unix socket |
+| `connections` | how many callers there may be, and how long each may take |
 | `agent_client` | asks an agent; light enough to load for every message |
 | `opening` | builds an agent from a silo file |
 """

@@ -9,14 +9,12 @@ The next request gets its turn at a public time too: otherwise it would show whe
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from rpdp.deployment.agent.request_decoding import checked_facts, decode_announcement, decode_head, decode_plan
 from rpdp.errors import InputError, PrivacyRefusal, Reason
@@ -24,20 +22,20 @@ from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.frames import Frame, refused
 from rpdp.federation.messages import Update
 from rpdp.federation.silo import TooLate
-from rpdp.training import SMALLEST_CLIP_NORM
+from rpdp.federation.training_process import TrainingProcess
+from rpdp.training import SMALLEST_CLIP_NORM, FlatModel, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
 
     from torch import nn
 
     from rpdp.deployment.agent.release_timing import Timing
     from rpdp.federation.messages import Announcement
-    from rpdp.federation.silo import Silo, TrainedRound
+    from rpdp.federation.silo import Silo
     from rpdp.planning import PublicPlan
     from rpdp.sampling import Randomness
-    from rpdp.training import PerRecordLoss
+    from rpdp.training import Kernel, PerRecordLoss, Records
 
 LOG = logging.getLogger("rpdp.silo")
 
@@ -62,6 +60,16 @@ class AllowedModel:
         object.__setattr__(self, "bytes", sum(value.numel() * value.element_size() for value in trained))
 
 
+def checked_kernel(model: AllowedModel, records: Records) -> Kernel:
+    """The kernel of a model; refused unless model and loss are fit for records of these shapes and types.
+
+    Only shapes and types are used. So a model that an agent has can be admitted, whatever the records hold.
+    """
+    kernel = make_kernel(FlatModel(copy.deepcopy(model.module)), model.loss, records)
+    require_value_independent(model.module, model.loss, records)
+    return kernel
+
+
 class Agent:
     """Answers requests for one silo.
 
@@ -76,6 +84,7 @@ class Agent:
         closed_runs: Runs in which this silo no longer takes part.
         patience: Seconds that a request waits for its turn before it is refused as busy.
         threads: Threads for torch. With one, a seeded silo gives the same bits as in the simulator.
+        trainer: Where rounds are trained; by default a new process, which inherits what this one has open.
     """
 
     def __init__(
@@ -88,6 +97,7 @@ class Agent:
         closed_runs: Sequence[str] = (),
         patience: float = 60.0,
         threads: int = 1,
+        trainer: TrainingProcess | None = None,
     ) -> None:
         if not models:
             raise InputError(f"silo {silo.name}: no model is allowed; name at least one")
@@ -100,14 +110,16 @@ class Agent:
         self._turn = threading.Lock()
         self._stopping = threading.Event()
         self._served: set[str] = set()
-        self._trainer = ThreadPoolExecutor(1, "training", torch.set_num_threads, (threads,))
-        self._training: Future[TrainedRound] | None = None
-        _warm_up()
+        if trainer is None:
+            kernels = {model.fingerprint: checked_kernel(model, silo.records) for model in models}
+            trainer = TrainingProcess(kernels, silo.records, randomness, threads=threads, training=silo.training)
+        self._trainer = silo.trainer = trainer
+        silo.is_timed = timing.release_after is not None
 
     def close(self) -> None:
         """Stop. A round that is being trained sits out, charged."""
         self._stopping.set()
-        self._trainer.shutdown(wait=True, cancel_futures=True)
+        self._trainer.close()
 
     @property
     def models(self) -> list[AllowedModel]:
@@ -126,7 +138,7 @@ class Agent:
             if request.kind == "hello":
                 simulated = self.silo.account.is_simulation
                 return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated})
-            if facts["run"] in self._closed:
+            if request.kind != "cancel" and facts["run"] in self._closed:
                 raise PrivacyRefusal(f"run {facts['run']!r} is in closed_runs of the silo file", Reason.CLOSED_RUN)
             with self._turn_of_its_own() as began:
                 answer = self._decide(request, facts, began)
@@ -144,26 +156,17 @@ class Agent:
         """
         if not self._turn.acquire(timeout=self._patience):
             raise PrivacyRefusal("another request is being answered", Reason.BUSY)
-        began = self._timing.clock()
         try:
-            yield began
+            yield self._timing.clock()
         finally:
-            late = self._training
-            if late is None or late.done():
-                self._turn.release()
-            else:
-                threading.Thread(target=self._end_turn_after, args=(late, began), daemon=True).start()
-
-    def _end_turn_after(self, late: Future[TrainedRound], began: float) -> None:
-        """End the turn at the first public time after training: its answer has left, but its last step still runs."""
-        wait([late])
-        self._timing.hold(began)
-        self._turn.release()
+            self._turn.release()
 
     def _decide(self, request: Frame, facts: dict[str, Any], began: float) -> Frame:
         try:
             if request.kind == "admit":
-                return self._admit(facts["run"], facts["plan"], facts["head"])
+                return self._admit(facts["run"], facts["plan"], facts["hold"], facts["head"])
+            if request.kind == "cancel":
+                return self._cancel(facts["run"], facts["head"])
             return self._round(facts, request.payload, began)
         except PrivacyRefusal:
             raise
@@ -171,15 +174,26 @@ class Agent:
             LOG.exception("refused (%s)", Reason.FAILED)
             return refused(Reason.FAILED)
 
-    def _admit(self, run: str, plan: dict[str, Any], head: dict[str, Any] | None) -> Frame:
+    def _admit(self, run: str, plan: dict[str, Any], hold: int, head: dict[str, Any] | None) -> Frame:
         public = decode_plan(plan)
         model = self._allowed_model(public)
+        self.silo.account.expire()  # the hold of another run may have ended
         self._require_no_other_run(run)
         self._acknowledge(run, head)
-        self.silo.admit(run, public, model.module, model.loss, self._randomness())
+        if self.silo.announced(run) is None:
+            self._served.add(run)  # now: if admission fails after it is booked, the server must be able to cancel it
+        self.silo.admit(run, public, model.module, model.loss, self._randomness(), hold)
         self._served.add(run)
-        LOG.info("admitted run %r, plan %s…", run, public.fingerprint[:12])
-        return Frame({"kind": "admitted", "head": self._head()})
+        LOG.info("admitted run %r, plan %s…; held for %d s until its first round", run, public.fingerprint[:12], hold)
+        uncovered = list(self.silo.account.uncovered_cancellations())
+        return Frame({"kind": "admitted", "uncovered": uncovered, "head": self._head()})
+
+    def _cancel(self, run: str, head: dict[str, Any] | None) -> Frame:
+        """Give back what a run holds. The head matters here, too: an old copy of a ledger has forgotten charges."""
+        self._acknowledge(run, head)
+        self.silo.cancel(run)
+        LOG.info("cancelled run %r at the server's request; all that it held is free again", run)
+        return Frame({"kind": "cancelled", "head": self._head()})
 
     def _allowed_model(self, public: PublicPlan) -> AllowedModel:
         """The model that a plan is for, if this agent can train it as planned."""
@@ -206,11 +220,12 @@ class Agent:
     def _require_no_other_run(self, run: str) -> None:
         """One run at a time; `closed_runs` names those that were abandoned."""
         statuses = self.silo.account.status().runs
-        going = [one.run for one in statuses if one.announced < one.rounds and one.run not in {run, *self._closed}]
+        unfinished = [one.run for one in statuses if one.announced < one.rounds and not one.is_over]
+        going = [name for name in unfinished if name not in {run, *self._closed}]
         if going:
             raise PrivacyRefusal(
-                f"run {run!r} cannot start while run {going[0]!r} is unfinished; if that one was abandoned, add it to "
-                "closed_runs in the silo file",
+                f"run {run!r} cannot start while run {going[0]!r} is unfinished; if that one was abandoned, cancel it "
+                "(`rpdp ledger cancel`) or, if it has begun, add it to closed_runs in the silo file",
                 Reason.OTHER_RUN,
             )
 
@@ -233,9 +248,8 @@ class Agent:
             return self._timing.in_time(began) and not self._stopping.is_set()
 
         try:
-            self._training = self._trainer.submit(self.silo.train, announcement, in_time)
-            return self.silo.finish(self._training.result(self._timing.left(began)))
-        except (TooLate, TimeoutError):
+            return self.silo.finish(self.silo.train(announcement, in_time))
+        except TooLate:
             LOG.warning("round %d was not trained in time; it sits out, charged: see release_after", announcement.round)
         except Exception:  # a record may have caused it, so it must look like sitting out
             LOG.exception("round %d could not be trained; it sits out, charged", announcement.round)
@@ -254,9 +268,11 @@ class Agent:
     def _require_unused(self, run: str) -> None:
         """Refuse a used ledger when the server knows no head: a restored old copy would go unnoticed.
 
-        A run that this process has admitted needs no head: the process has held the ledger ever since.
+        A run that this process has admitted needs no head: the process has held the ledger ever since. A run that was
+        cancelled has released nothing, so a ledger that knows no others is like a new one.
         """
-        known = [one.run for one in self.silo.account.status().runs if one.run != run or run not in self._served]
+        runs = [one.run for one in self.silo.account.status().runs if not one.is_over]
+        known = [one for one in runs if one != run or run not in self._served]
         if self.silo.account.public_head() is not None and known:
             raise PrivacyRefusal(
                 f"the ledger holds runs that the server does not know ({', '.join(known)}), so an old copy would go "
@@ -268,10 +284,3 @@ class Agent:
         """The newest public head of the ledger, for the server to keep; None without a durable ledger."""
         head = self.silo.account.public_head()
         return None if head is None else asdict(head)
-
-
-def _warm_up() -> None:
-    """Run one optimiser step: the first one loads much of torch, seconds that would make the first round late."""
-    values = torch.zeros(1)
-    values.grad = torch.zeros(1)
-    torch.optim.SGD([values], lr=1.0).step()

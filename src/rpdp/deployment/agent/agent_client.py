@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CHUNK_BYTES = 1 << 20
+_RETRY_SECONDS = 0.01
 
 
 class Unreachable(RpdpError):
@@ -25,11 +26,12 @@ class Unreachable(RpdpError):
 
 def ask(path: str | Path, request: bytes, *, timeout: float) -> bytes:
     """Send one frame and receive bytes until the agent closes the connection."""
+    if not timeout > 0.0:  # NaN as well
+        raise Unreachable(f"{path}: a timeout of {timeout} s leaves no time for an answer")
     deadline = time.monotonic() + timeout
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout)
-            connection.connect(str(path))
+            _connect(connection, path, deadline)
             # The agent may refuse, and close, before it has read everything: its answer is still there to read.
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(request)
@@ -45,6 +47,18 @@ def is_answering(path: str | Path, *, timeout: float = 5.0) -> bool:
         return bool(ask(path, Frame({"kind": "hello"}).to_bytes(), timeout=timeout))
     except Unreachable:
         return False
+
+
+def _connect(connection: socket.socket, path: str | Path, deadline: float) -> None:
+    """Connect, and wait while the agent has more callers than it can take at once."""
+    while True:
+        connection.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            return connection.connect(str(path))
+        except BlockingIOError:  # a Unix socket with a timeout does not wait for room in the queue of the listener
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
 
 
 def _receive_all(connection: socket.socket, deadline: float) -> bytes:

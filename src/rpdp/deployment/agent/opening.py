@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +10,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from rpdp.budgets import BudgetTable
-from rpdp.deployment.agent.agent import Agent, AllowedModel
+from rpdp.deployment.agent.agent import Agent, AllowedModel, checked_kernel
 from rpdp.deployment.agent.release_timing import Timing
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Silo
+from rpdp.federation.training_process import TrainingProcess
 from rpdp.sampling import Secure, Seeded
 from rpdp.studies.study_data import records_of
 from rpdp.studies.user_code import call_factory, load_function, task_named
-from rpdp.training import FlatModel, Records, make_kernel, require_private
+from rpdp.training import Records, require_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from rpdp.deployment.files.silo_file import ModelSection, SiloFile
     from rpdp.ledger import Ledger
     from rpdp.sampling import Randomness
+    from rpdp.training import Kernel
 
 
 @contextmanager
 def open_agent(spec: SiloFile) -> Iterator[Agent]:
     """The agent of a silo. It holds the silo's ledger as its only writer until the block ends."""
+    torch.set_num_threads(1)  # torch's threads do not survive a fork; the process that trains has its own
     models = _models(spec)
     records, ids = _data(spec)
-    for name, model in zip(spec.models, models, strict=True):
-        _require_fitting(spec, name, model, records)
     budgets = _budgets(spec.file(spec.silo.budgets))
-    with _ledger(spec) as ledger:
+    with _trainer(spec, models, records) as trainer, _ledger(spec) as ledger:
         silo = Silo(spec.silo.name, records, budgets, policy=spec.policy.policy(), record_ids=ids, account=ledger)
         ledger.left(silo.budgets, spec.policy.lifetime_delta)  # raises now if a record has no account
         agent = Agent(
@@ -45,12 +45,27 @@ def open_agent(spec: SiloFile) -> Iterator[Agent]:
             _randomness(spec),
             Timing(spec.policy.release_after),
             closed_runs=spec.silo.closed_runs,
-            threads=spec.silo.threads,
+            trainer=trainer,
         )
         try:
             yield agent
         finally:
             agent.close()
+
+
+@contextmanager
+def _trainer(spec: SiloFile, models: list[AllowedModel], records: Records) -> Iterator[TrainingProcess]:
+    """The process that trains. It is made before the ledger is opened, so that it never holds a handle to it."""
+    if len(records) == 0:
+        raise InputError(f"{spec.path}: silo {spec.silo.name}: it has no records; leave it out of the federation")
+    kernels = {
+        model.fingerprint: _fitting(spec, name, model, records) for name, model in zip(spec.models, models, strict=True)
+    }
+    trainer = TrainingProcess(kernels, records, _randomness(spec), threads=spec.silo.threads)
+    try:
+        yield trainer
+    finally:
+        trainer.close()
 
 
 def record_ids(spec: SiloFile) -> list[str]:
@@ -139,15 +154,10 @@ def _models(spec: SiloFile) -> list[AllowedModel]:
     return list(models.values())
 
 
-def _require_fitting(spec: SiloFile, name: str, model: AllowedModel, records: Records) -> None:
-    """Refuse a model or loss that does not run on the records, now rather than when a server asks.
-
-    This is the check that admission makes. It concerns the code, not the content of the records.
-    """
-    if len(records) == 0:
-        return  # `Silo` refuses that
+def _fitting(spec: SiloFile, name: str, model: AllowedModel, records: Records) -> Kernel:
+    """The kernel of a model; one that does not fit the records is refused now rather than when a server asks."""
     try:
-        make_kernel(FlatModel(copy.deepcopy(model.module)), model.loss, records)
+        return checked_kernel(model, records)
     except RpdpError as error:
         raise type(error)(f"{spec.path}: models.{name}: {error}") from None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TRAINING_SHARE = 0.9
+TRAINING_SHARE = 0.9
 """Training must end at this share of `release_after`; the rest is for storing the update."""
 
 
@@ -34,7 +34,7 @@ class Timing:
         """Seconds left for training in a turn that began then; None means unlimited."""
         if self.release_after is None:
             return None
-        return max(began + _TRAINING_SHARE * self.release_after - self.clock(), 0.0)
+        return max(began + TRAINING_SHARE * self.release_after - self.clock(), 0.0)
 
     def in_time(self, began: float) -> bool:
         """Whether there is time left for training."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "hello": {},
-    "admit": {"run": str, "plan": dict, "head": (dict, type(None))},
+    "admit": {"run": str, "plan": dict, "hold": int, "head": (dict, type(None))},
+    "cancel": {"run": str, "head": (dict, type(None))},
     "round": {"run": str, "plan": str, "round": int, "correction": bool, "head": (dict, type(None))},
 }
 _HEAD_FIELDS = {"ledger": str, "count": int, "head": str}
@@ -42,6 +43,8 @@ def checked_facts(request: Frame) -> dict[str, Any]:
             raise PrivacyRefusal(f"request {request.kind}: {name} is {type(value).__name__}", Reason.MALFORMED)
     if request.kind != "round" and request.payload:
         raise PrivacyRefusal(f"request {request.kind} with {len(request.payload):,} bytes of payload", Reason.MALFORMED)
+    if request.kind == "admit" and request.facts["hold"] < 1:
+        raise PrivacyRefusal(f"hold={request.facts['hold']} is not a number of seconds", Reason.MALFORMED)
     for name in wanted:
         text = request.facts[name]
         if isinstance(text, str) and not (0 < len(text) <= _LONGEST_NAME and text.isprintable()):

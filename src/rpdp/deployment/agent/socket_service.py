@@ -13,25 +13,21 @@ import socket
 import stat
 import struct
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpdp.deployment.agent.agent import LOG
+from rpdp.deployment.agent.connections import MOST_CONNECTIONS, Caller, Connections
 from rpdp.errors import InputError, PrivacyRefusal, Reason
 from rpdp.federation.frames import Frame, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rpdp.deployment.agent.agent import Agent
 
-_MOST_CONNECTIONS = 16
-_TRANSFER_SECONDS = 30.0
-"""Time to receive a whole request, and again to send its answer."""
+_MOST_WAITING = 128
+"""Callers that the kernel holds until they are accepted, which takes microseconds: only a flood fills this queue."""
 
-_CHUNK_BYTES = 1 << 20
 _LONGEST_PATH = 100
 """The path of a Unix socket can be at most 107 bytes long."""
 
@@ -50,7 +46,7 @@ class Service:
         self._path = Path(path)
         self._group = group
         self._stop = threading.Event()
-        self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._connections = Connections()
         self._wake: socket.socket | None = None
 
     def stop(self) -> None:
@@ -91,7 +87,7 @@ class Service:
                 self._path.unlink()
                 raise InputError(f"group={self._group!r}: {error}; name a group that this user is in") from None
             self._path.chmod(0o660)
-        listener.listen(_MOST_CONNECTIONS)
+        listener.listen(_MOST_WAITING)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -100,51 +96,31 @@ class Service:
             LOG.warning("cannot accept a connection: %s", error)
             self._stop.wait(0.1)
             return
-        if not self._slots.acquire(blocking=False):
-            LOG.warning("more than %d connections at once; closed one without an answer", _MOST_CONNECTIONS)
+        caller = Caller(connection)
+        if not self._connections.enter(caller):
+            LOG.warning("%d requests are being answered; closed another connection", MOST_CONNECTIONS)
             connection.close()
             return
-        threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+        threading.Thread(target=self._answer, args=(connection, caller), daemon=True).start()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, connection: socket.socket, caller: Caller) -> None:
         try:
             with connection:
                 LOG.debug("request from user %d", _peer(connection))
-                take = _reader(connection)
                 try:
-                    request = Frame.read(take, self._agent.most_payload)
-                    if take(1):
+                    request = Frame.read(caller.take, self._agent.most_payload)
+                    if caller.take(1):
                         raise PrivacyRefusal("more than one frame in a request", Reason.MALFORMED)
+                    self._connections.begin_work(caller)
                     answer = self._agent.answer(request)
                 except PrivacyRefusal as refusal:
                     LOG.warning("refused (%s): %s", refusal.reason, refusal)
                     answer = refused(refusal.reason)
-                connection.settimeout(_TRANSFER_SECONDS)
-                connection.sendall(answer.to_bytes())
+                caller.send(answer.to_bytes())
         except OSError as error:
             LOG.warning("lost a connection: %s", error)
         finally:
-            self._slots.release()
-
-
-def _reader(connection: socket.socket) -> Callable[[int], bytes]:
-    """A function that reads so many bytes, or fewer at the end.
-
-    All calls share one deadline: a caller who sends slowly holds a connection no longer than others.
-    """
-    deadline = time.monotonic() + _TRANSFER_SECONDS
-
-    def take(count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            connection.settimeout(max(deadline - time.monotonic(), 0.001))
-            chunk = connection.recv(min(count - len(data), _CHUNK_BYTES))
-            if not chunk:
-                break
-            data += chunk
-        return bytes(data)
-
-    return take
+            self._connections.leave(caller)
 
 
 def require_own_directory(path: str | Path) -> None:

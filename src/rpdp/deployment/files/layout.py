@@ -184,6 +184,7 @@ silos = "{silos}"
 deadline = 120.0       # seconds until a round continues without the silos that have not answered
 patience = 120.0       # seconds to wait for silos before the first round
 least-silos = 0        # the run does not start with fewer silos; 0: all
+hold = 0               # seconds that silos hold budgets until the first round; 0: an hour, or longer if need be
 test = ""              # "module:function" that returns public test records
 seed = -1              # seed of a simulation, for tests; -1: a real run
 """
@@ -211,6 +212,7 @@ def _proposed_silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
         noise=plan.noise_multiplier,
         delta=spec.policy.lifetime_delta or plan.delta,
         runs=spec.policy.max_runs or 1,
+        plan=plan.fingerprint,
     )
 
 
@@ -238,5 +240,8 @@ max_clip_norm = {clip}
 min_noise_multiplier = {noise}
 lifetime_delta = {delta}
 max_runs = {runs}
+max_hold = 86400           # seconds; how long a run may hold budgets before its first round
 release_after = 2.0        # seconds; "ready" answers at once, which reveals how long training takes
+# The plan in server/plan.json, and no other; without this line, any plan within the limits may use budgets up.
+allowed_plans = ["{plan}"]
 """

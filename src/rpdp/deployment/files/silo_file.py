@@ -10,9 +10,11 @@ factory = "hospital:load"                or a part of a built-in task: task = "b
 [models.risk]                            a model that may be trained here; code never comes from a server
 model = "hospital:make_model"
 loss = "hospital:loss"                   or task = "breast_cancer"
-[policy]                                 the silo's limits; all of them are required
+[policy]                                 the silo's limits; those of the recipe have defaults
 max_rounds = 15
+max_hold = 86400                         seconds; how long a run may hold budgets before its first round
 release_after = 2.0                      seconds; "ready" reveals how long training takes
+allowed_plans = ["…"]                    fingerprints; without it any plan within the limits
 """
 
 from __future__ import annotations
@@ -24,8 +26,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rpdp.checks import require_count, require_delta, require_fraction, require_positive
+from rpdp.checks import (
+    require_count,
+    require_delta,
+    require_fingerprint,
+    require_fraction,
+    require_least,
+    require_positive,
+)
 from rpdp.errors import InputError
+from rpdp.federation.policy import LONGEST_HOLD, ONE_DAY
 from rpdp.studies.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
 from rpdp.studies.study_sections import reference
 
@@ -38,6 +48,11 @@ READY = "ready"
 def _names(name: str, value: object) -> tuple[str, ...]:
     """A list of names, which may be empty."""
     return () if value == [] else list_of(text)(name, value)
+
+
+def _fingerprints(name: str, value: object) -> tuple[str, ...]:
+    """A list of plans; an empty one allows none."""
+    return () if value == [] else list_of(require_fingerprint)(name, value)
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,18 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class LimitSection:
-    """`[policy]`: the silo's limits, and when its answers leave."""
+    """`[policy]`: the silo's limits, and when its answers leave. Limits of the training recipe have defaults.
+
+    Attributes:
+        max_hold: For how many seconds a run may hold budgets before its first round.
+        allowed_plans: Fingerprints of the plans that may run here. Without it, any plan within the limits may run, and
+            book budgets.
+        min_learning_rate: The smallest learning rate, in the last round as well.
+        max_learning_rate: The largest learning rate.
+        max_momentum: The largest momentum.
+        min_micro_batch: The smallest micro-batch.
+        max_proximal: The largest strength of FedProx.
+    """
 
     max_rounds: int = setting(require_count, meaning="the largest T this silo agrees to")
     max_local_steps: int = setting(require_count, meaning="the largest τ")
@@ -123,6 +149,14 @@ class LimitSection:
         ),
         meaning=f'seconds after an announcement at which answers leave; "{READY}" if their timing may be visible',
     )
+    max_hold: int = setting(partial(require_count, most=LONGEST_HOLD), ONE_DAY)
+    allowed_plans: tuple[str, ...] | None = setting(_fingerprints, None)
+
+    min_learning_rate: float = setting(require_positive, 1e-6)
+    max_learning_rate: float = setting(require_positive, 10.0)
+    max_momentum: float = setting(partial(require_least, least=0.0), 0.99)
+    min_micro_batch: int = setting(require_count, 256)
+    max_proximal: float = setting(partial(require_least, least=0.0), 10.0)
 
     def __post_init__(self) -> None:
         if isinstance(self.release_after, str):

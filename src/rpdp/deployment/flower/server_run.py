@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,8 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
     Args:
         grid: The grid of the ServerApp.
         config: `context.run_config`: run-id, server (the directory that `rpdp deploy init` made for the server), silos,
-            deadline, patience, least-silos (0: all), test ("module:function" with public records, or ""), seed (of a
+            deadline, patience, least-silos (0: all), hold (seconds that silos hold budgets until the first round; 0:
+            from deadline and patience), test ("module:function" with public records, or ""), seed (of a
             simulation, for tests; -1: a real run).
         strategy: A Flower strategy to average with, instead of the backbone in the plan.
     """
@@ -81,7 +83,8 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
             score=_score(spec, str(config["test"])),
         )
         result = coordinator.go(lambda log: _note_round(directory, log, public.schedule.rounds))
-        write_report(result, directory / EDITIONS["share"], edition="share", facts=facts_of(spec))
+        facts = replace(facts_of(spec), notes=coordinator.notes)
+        write_report(result, directory / EDITIONS["share"], edition="share", facts=facts)
         write_result(result, make_model(spec, 0), directory)  # last: it marks the run as finished
 
 
@@ -130,6 +133,7 @@ def _settings(config: Mapping[str, Any]) -> RoundSettings:
         patience=float(config["patience"]),
         least_silos=int(config["least-silos"]) or None,
         seed=seed if seed >= 0 else None,
+        hold=int(config.get("hold", 0)) or None,  # absent in apps that release 0.1 has made
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tests.mutants.host import LARGE, OUT_OF_TIME
-from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.mutant import ROOT, Applicable
 from tests.mutants.witness import FILE
 
 if TYPE_CHECKING:
@@ -25,10 +25,16 @@ _ENDED = (0, 1)
 """Exit codes of a pytest that ran its tests: all passed, some failed."""
 
 _HOUR = 3600 * 10**9
+RECORD = "RPDP_MUTANTS_RECORD"
+"""Where `general.recorder` writes."""
 
 
 class WrongCopyError(Exception):
     """Tests ran against another rpdp than the one in the copy, or could not run at all."""
+
+
+class NotCollectedError(WrongCopyError):
+    """Pytest could not even collect the tests."""
 
 
 class OutOfTimeError(Exception):
@@ -59,6 +65,7 @@ class Copy:
     def __init__(self, directory: Path, source: Path = ROOT, loaded: Sequence[str] = LARGE) -> None:
         self.root = directory.resolve()
         self._witness, self._log = self.root / "witness.json", self.root / "pytest.log"
+        self.record = self.root / "record.json"
         for name in _COPIED:
             place = source / name
             if place.is_dir():
@@ -68,7 +75,7 @@ class Copy:
         self._host = subprocess.Popen(
             [sys.executable, "-m", "tests.mutants.host", *loaded],
             cwd=self.root,
-            env=self._environment(),
+            env=self.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -87,7 +94,7 @@ class Copy:
         self._host.wait()
 
     @contextmanager
-    def mutated(self, mutant: Mutant) -> Iterator[None]:
+    def mutated(self, mutant: Applicable) -> Iterator[None]:
         """Inside the block the copy has this bug."""
         path = mutant.path(self.root)
         original, time = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
@@ -99,8 +106,13 @@ class Copy:
             path.write_text(original, encoding="utf-8")
             os.utime(path, ns=(time, time))
 
-    def run(self, tests: Sequence[str], *, until_first_failure: bool, timeout: float) -> list[Seen]:
-        """Run tests here, in a process of their own."""
+    def run(
+        self, tests: Sequence[str], *, until_first_failure: bool, timeout: float, recording: bool = False
+    ) -> list[Seen]:
+        """Run tests here, in a process of their own.
+
+        When `recording`, without a mutant, the copy keeps what was compiled and a record of which test runs which line.
+        """
         self._witness.unlink(missing_ok=True)
         options = [
             "-q",
@@ -109,18 +121,20 @@ class Copy:
             "-p",
             "tests.mutants.witness",
             *(["-x"] if until_first_failure else []),
+            *(["-p", "tests.mutants.general.recorder"] if recording else []),
         ]
-        code = self._ask({"options": [*options, *tests], "log": str(self._log), "timeout": timeout})
+        question = {"options": [*options, *tests], "log": str(self._log), "timeout": timeout, "compiling": recording}
+        code = self._ask(question)
         if code == OUT_OF_TIME:
             raise OutOfTimeError(f"no end after {timeout:g} s")
         if not self._witness.exists():
-            raise WrongCopyError(f"pytest ended with code {code}: {self._said()}")
+            raise NotCollectedError(f"pytest ended with code {code}: {self._said()}")
         told = json.loads(self._witness.read_text(encoding="utf-8"))
         if not Path(told["rpdp"] or "/").is_relative_to(self.root):
             raise WrongCopyError(f"tests ran against {told['rpdp']}, not against the copy in {self.root}")
         seen = [Seen(**one) for one in told["seen"]]
         if code not in _ENDED and not any(one.outcome == "failed" for one in seen):
-            raise WrongCopyError(f"pytest ended with code {code}: {self._said()}")
+            raise NotCollectedError(f"pytest ended with code {code}: {self._said()}")
         return seen
 
     def _ask(self, question: dict[str, object]) -> int:
@@ -136,7 +150,7 @@ class Copy:
     def _said(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2000:] if self._log.exists() else ""
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Without traces of a pytest around it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
         return {
@@ -145,4 +159,5 @@ class Copy:
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
             FILE: str(self._witness),
+            RECORD: str(self.record),
         }

@@ -2,7 +2,7 @@
 
 Loading them takes longer than most tests that catch a mutant. rpdp is not loaded here, so every fork imports it anew,
 from the copy. Its arguments are the libraries to load. One line of JSON in, {"options": [...], "log": file, "timeout":
-seconds}; one line out, pytest's exit code or `OUT_OF_TIME`.
+seconds, "compiling": whether compiled files are kept}; one line out, pytest's exit code or `OUT_OF_TIME`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         asked = json.loads(line)
+        sys.dont_write_bytecode = not asked["compiling"]
         answers.write(f"{_forked(asked['options'], asked['log'], asked['timeout'])}\n")
         answers.flush()
 

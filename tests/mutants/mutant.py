@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("src/rpdp")
@@ -12,6 +12,18 @@ PACKAGE = Path("src/rpdp")
 
 class StaleMutantError(Exception):
     """The source has changed under a mutant: its text is not there, or not once."""
+
+
+class Applicable(Protocol):
+    """What a copy can put into one of its files."""
+
+    def path(self, root: Path) -> Path:
+        """The file in a copy of the repository."""
+        ...
+
+    def applied(self, text: str) -> str:
+        """The mutated text of the file."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
-from tests.mutants.copies import Copy, OutOfTimeError, Seen, WrongCopyError
+from tests.mutants.copies import OutOfTimeError, WrongCopyError
 from tests.mutants.mutant import ROOT
+from tests.mutants.warm_copies import warm_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    from tests.mutants.copies import Seen
     from tests.mutants.mutant import Mutant
+    from tests.mutants.warm_copies import WarmCopy
 
 Verdict = Literal["caught", "survived", "broken", "timeout"]
 
@@ -78,16 +79,15 @@ def tests_of(mutants: Sequence[Mutant]) -> list[str]:
     return sorted({test for mutant in mutants for test in mutant.tests})
 
 
-def attempt(copy: Copy, mutant: Mutant) -> Outcome:
+def attempt(copy: WarmCopy, mutant: Mutant) -> Outcome:
     """One mutant in a copy."""
     began = time.perf_counter()
-    with copy.mutated(mutant):
-        try:
-            seen = copy.run(mutant.tests, until_first_failure=True, timeout=TIMEOUT)
-        except OutOfTimeError as error:
-            return Outcome(mutant, "timeout", "", str(error), time.perf_counter() - began)
-        except WrongCopyError as error:
-            return Outcome(mutant, "broken", "", str(error), time.perf_counter() - began)
+    try:
+        seen = copy.run(mutant, mutant.tests, TIMEOUT)
+    except OutOfTimeError as error:
+        return Outcome(mutant, "timeout", "", str(error), time.perf_counter() - began)
+    except WrongCopyError as error:
+        return Outcome(mutant, "broken", "", str(error), time.perf_counter() - began)
     return judge(mutant, seen, time.perf_counter() - began)
 
 
@@ -97,9 +97,10 @@ def run_mutants(
     """The control first, then every mutant; outcomes in the order of the mutants."""
     for mutant in mutants:
         mutant.applied(mutant.path(ROOT).read_text(encoding="utf-8"))  # a stale one is refused before any work
-    with _copies(jobs) as copies:
+    with ExitStack() as stack:
+        copies = [stack.enter_context(warm_copy(files_of(mutants))) for _ in range(jobs)]
         control(copies[0], mutants)
-        free: SimpleQueue[Copy] = SimpleQueue()
+        free: SimpleQueue[WarmCopy] = SimpleQueue()
         for copy in copies:
             free.put(copy)
 
@@ -116,22 +117,14 @@ def run_mutants(
             return list(pool.map(one, mutants))
 
 
-def control(copy: Copy, mutants: Sequence[Mutant]) -> float:
+def files_of(mutants: Sequence[Mutant]) -> list[str]:
+    """The files of all tests that these mutants name."""
+    return sorted({test.partition("::")[0] for test in tests_of(mutants)})
+
+
+def control(copy: WarmCopy, mutants: Sequence[Mutant]) -> float:
     """The negative control: without a mutant all named tests pass. The seconds it took."""
     began = time.perf_counter()
     tests = tests_of(mutants)
-    require_control(copy.run(tests, until_first_failure=False, timeout=_CONTROL_TIMEOUT), tests)
+    require_control(copy.run(None, tests, _CONTROL_TIMEOUT), tests)
     return time.perf_counter() - began
-
-
-@contextmanager
-def _copies(count: int) -> Iterator[list[Copy]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(fresh_copy()) for _ in range(count)]
-
-
-@contextmanager
-def fresh_copy() -> Iterator[Copy]:
-    """A copy in a directory that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="rpdp-mutants-") as directory, Copy(Path(directory)) as copy:
-        yield copy

@@ -14,6 +14,7 @@ from tests.mutants.copies import Copy, Seen, WrongCopyError
 from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.report import names_in, page
 from tests.mutants.runner import ControlError, Outcome, attempt, control, judge, require_control
+from tests.mutants.warm_copies import WarmCopy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,22 +59,25 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def copy(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
-    with Copy(tmp_path_factory.mktemp("copy"), project, loaded=()) as made:
-        yield made
+def copy(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCopy]:
+    with (
+        Copy(tmp_path_factory.mktemp("copy"), project, loaded=()) as made,
+        WarmCopy(made, ["tests/test_it.py"]) as warm,
+    ):
+        yield warm
 
 
-def verdict(copy: Copy, **changes: object) -> tuple[str, str, str]:
+def verdict(copy: WarmCopy, **changes: object) -> tuple[str, str, str]:
     outcome = attempt(copy, replace(SMALLER, **changes))  # type: ignore[arg-type]
     assert outcome.seconds > 0.0
     return outcome.verdict, outcome.test, outcome.error
 
 
-def test_a_failed_test_catches(copy: Copy) -> None:
+def test_a_failed_test_catches(copy: WarmCopy) -> None:
     assert verdict(copy) == ("caught", f"{NOISE}[1]", "call: AssertionError")
 
 
-def test_a_mutant_that_nobody_notices_survives(copy: Copy) -> None:
+def test_a_mutant_that_nobody_notices_survives(copy: WarmCopy) -> None:
     assert verdict(copy, tests=(WEAK,)) == ("survived", "", "")
     assert verdict(copy, find="return 2.0", replace="return 3.0")[0] == "survived"
 
@@ -84,9 +88,10 @@ def test_a_mutant_that_nobody_notices_survives(copy: Copy) -> None:
         ("import nothing_of_this_name", "collect: collection"),
         ("return nothing_of_this_name", "call: NameError"),
         ("return (1.0).nothing", "call: AttributeError"),
+        ("return return", "collect: collection"),
     ],
 )
-def test_what_is_no_program_any_more_is_not_caught(copy: Copy, text: str, error: str) -> None:
+def test_what_is_no_program_any_more_is_not_caught(copy: WarmCopy, text: str, error: str) -> None:
     """Anybody would notice; it says nothing about the tests."""
     find = "def noise():" if text.startswith("import") else "return 1.0"
     made = f"{text}\n\n\ndef noise():" if text.startswith("import") else text
@@ -94,17 +99,17 @@ def test_what_is_no_program_any_more_is_not_caught(copy: Copy, text: str, error:
     assert (found[0], found[2]) == ("broken", error)
 
 
-def test_a_mutant_without_end_is_told(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_without_end_is_told(copy: WarmCopy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "TIMEOUT", 3.0)
     assert verdict(copy, replace="while True:\n        pass") == ("timeout", "", "no end after 3 s")
     monkeypatch.undo()
     assert verdict(copy)[0] == "caught"  # the next one runs
 
 
-def test_the_copy_is_as_it_was_afterwards(copy: Copy, project: Path) -> None:
-    path = SMALLER.path(copy.root)
+def test_the_copy_is_as_it_was_afterwards(copy: WarmCopy, project: Path) -> None:
+    path = SMALLER.path(copy.copy.root)
     before = path.stat().st_mtime_ns
-    with copy.mutated(SMALLER):
+    with copy.copy.mutated(SMALLER):
         assert "return 0.9" in path.read_text()
         assert path.stat().st_mtime_ns != before
     assert (path.read_text(), path.stat().st_mtime_ns) == (SOURCE, before)
@@ -116,7 +121,7 @@ def test_the_copy_is_as_it_was_afterwards(copy: Copy, project: Path) -> None:
     ("test", "words"),
     [("test_wrong", "fails 1 tests"), ("test_skipped", "1 named tests did not run"), ("test_absent", "did not run")],
 )
-def test_the_control_wants_every_named_test_to_pass(copy: Copy, test: str, words: str) -> None:
+def test_the_control_wants_every_named_test_to_pass(copy: WarmCopy, test: str, words: str) -> None:
     with pytest.raises((ControlError, WrongCopyError), match=f"{words}|not found"):
         control(copy, [replace(SMALLER, tests=(NOISE, f"tests/test_it.py::{test}"))])
 
@@ -126,11 +131,17 @@ def test_another_package_than_that_of_the_copy_is_noticed(project: Path, tmp_pat
     shutil.copytree(project / "tests", tmp_path / "source" / "tests")
     (tmp_path / "source" / "tests" / "test_it.py").write_text("import rpdp\n\n\ndef test_noise():\n    pass\n")
     (tmp_path / "copy").mkdir()
+    (tmp_path / "other").mkdir()
     with (
         Copy(tmp_path / "copy", tmp_path / "source", loaded=()) as copy,
         pytest.raises(WrongCopyError, match="tests ran"),
     ):
         copy.run([NOISE], until_first_failure=True, timeout=60.0)
+    with (
+        Copy(tmp_path / "other", tmp_path / "source", loaded=()) as copy,
+        pytest.raises(WrongCopyError, match="not against the copy"),
+    ):
+        WarmCopy(copy, [NOISE])
 
 
 # What was seen

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mutants.__main__ import chosen
-from tests.mutants.runner import attempt, control, fresh_copy
+from tests.mutants.runner import attempt, control, files_of
+from tests.mutants.warm_copies import warm_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.mutants.copies import Copy
+    from tests.mutants.warm_copies import WarmCopy
 
 SAMPLE = (
     "type-1-bound-used",
@@ -29,16 +30,16 @@ SAMPLE = (
 
 
 @pytest.fixture(scope="module")
-def copy() -> Iterator[Copy]:
-    with fresh_copy() as made:
+def copy() -> Iterator[WarmCopy]:
+    with warm_copy(files_of(chosen(SAMPLE, None, 0))) as made:
         yield made
 
 
-def test_the_untouched_copy_passes(copy: Copy) -> None:
+def test_the_untouched_copy_passes(copy: WarmCopy) -> None:
     control(copy, chosen(SAMPLE, None, 0))
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_mutant_is_caught(copy: Copy, name: str) -> None:
+def test_a_mutant_is_caught(copy: WarmCopy, name: str) -> None:
     outcome = attempt(copy, chosen([name], None, 0)[0])
     assert outcome.verdict == "caught", outcome

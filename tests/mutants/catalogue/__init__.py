@@ -3,11 +3,12 @@
 from tests.mutants.catalogue.accounting import ACCOUNTING
 from tests.mutants.catalogue.agent import AGENT
 from tests.mutants.catalogue.federation import FEDERATION
+from tests.mutants.catalogue.holds import HOLDS
 from tests.mutants.catalogue.ledger import LEDGER
 from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.sampling import SAMPLING
 from tests.mutants.catalogue.training import TRAINING
 
-CATALOGUE = (*ACCOUNTING, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *FEDERATION, *AGENT)
+CATALOGUE = (*ACCOUNTING, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *HOLDS, *FEDERATION, *AGENT)
 
 __all__ = ["CATALOGUE"]

@@ -9,6 +9,7 @@ _PLD = "tests/accounting/test_pld.py::"
 _COUNT = "tests/accounting/test_participation.py::"
 _CURVE = "tests/accounting/test_curve.py::"
 _RULES = "tests/accounting/test_privacy_rules.py::"
+_PURITY = "tests/accounting/test_purity.py::"
 
 _NUMBERS = (f"{_CURVE}test_numbers_at_the_mnist_setting",)
 _CERTIFIED = (f"{_RULES}test_what_is_bought_is_within_the_budget",)
@@ -43,8 +44,8 @@ ACCOUNTING = (
         "free-below-delta-instead-of-its-square",
         "section 2",
         "accounting/renyi.py",
-        "within_delta = delta**2 + np.expm1(-log_moment / theta) > 0.0",
-        "within_delta = delta + np.expm1(-log_moment / theta) > 0.0",
+        "within_delta = delta**2 + np.expm1(-divergence) > 0.0",
+        "within_delta = delta + np.expm1(-divergence) > 0.0",
         (f"{_RENYI}test_conversion_equals_dp_accounting",),
     ),
     Mutant(
@@ -100,8 +101,8 @@ ACCOUNTING = (
         "long-lists-of-counts-rounded-down",
         "section 4",
         "accounting/participation.py",
-        "    rounded_up = np.searchsorted(counts, np.arange(largest + 1))\n",
-        '    rounded_up = np.maximum(np.searchsorted(counts, np.arange(largest + 1), side="right") - 1, 0)\n',
+        "        above, below = np.searchsorted(up, every), ",
+        '        above, below = np.maximum(np.searchsorted(up, every, side="right") - 1, 0), ',
         (f"{_COUNT}test_compressing_a_long_list_rounds_counts_up",),
     ),
     Mutant(
@@ -149,16 +150,16 @@ ACCOUNTING = (
         "delta-of-the-tail-not-added",
         "rule 15",
         "accounting/pld.py",
-        "(_smallest_epsilon(way, delta - grid.lost * run.steps) for way in _both_ways(grid, run))",
-        "(_smallest_epsilon(way, delta) for way in _both_ways(grid, run))",
+        "lambda loss: _smallest_epsilon(loss, delta - grid.lost * run.steps)",
+        "lambda loss: _smallest_epsilon(loss, delta)",
         (f"{_RULES}test_what_a_grid_cuts_off_is_paid_from_delta",),
     ),
     Mutant(
         "delta-of-the-tail-not-added-to-the-profile",
         "rule 15",
         "accounting/pld.py",
-        "return (worse + grid.lost * run.steps)[None, :]",
-        "return worse[None, :]",
+        "return np.asarray(worse + grid.lost * run.steps)",
+        "return np.asarray(worse)",
         (f"{_RULES}test_what_a_grid_cuts_off_is_paid_from_delta",),
     ),
     Mutant(
@@ -207,17 +208,50 @@ ACCOUNTING = (
         "running-maximum-dropped",
         "section 3",
         "accounting/certificate.py",
-        "    return merged, np.maximum.accumulate(prices)\n",
-        "    return merged, prices\n",
+        "        costs = np.maximum.accumulate(prices)\n",
+        "        costs = prices\n",
         (f"{_RULES}test_a_price_that_dips_buys_nothing_over_budget",),
     ),
     Mutant(
-        "running-maximum-of-the-curve-dropped",
-        "section 3",
+        "tables-state-less-than-the-price",
+        "section 7",
+        "accounting/certificate.py",
+        "        costs = np.maximum.accumulate(prices)\n",
+        "        costs = np.minimum.accumulate(prices[::-1])[::-1]\n",
+        (f"{_RULES}test_no_table_states_less_than_the_price_of_a_probability",),
+    ),
+    # Purity
+    Mutant(
+        "moments-near-zero-lost",
+        "section 4",
+        "accounting/participation.py",
+        "        direct = (exponents[..., -1] > -0.5) & (exponents[..., -1] < _LARGEST_EXPONENT)\n",
+        "        direct = np.zeros(mass.shape, dtype=bool)\n",
+        (f"{_COUNT}test_moments_near_zero_keep_their_digits",),
+    ),
+    Mutant(
+        "a-batch-shares-the-longest-transform",
+        "section 7",
+        "accounting/composition.py",
+        "    longest = int(lengths.max())\n",
+        "    longest = int(lengths.max())\n    lengths[:] = longest\n",
+        (f"{_PURITY}test_a_probability_has_one_price_whoever_asks",),
+    ),
+    Mutant(
+        "a-batch-shares-the-longest-axis-of-moments",
+        "section 7",
+        "accounting/renyi.py",
+        "    ends = public_sizes(points)",
+        "    ends = np.full(points.shape, public_sizes(points).max())",
+        (f"{_PURITY}test_a_probability_has_one_price_whoever_asks",),
+    ),
+    Mutant(
+        "a-price-half-a-percent-low-counts-as-covered",
+        "rule 8",
         "accounting/curve.py",
-        "costs[drawn] = np.maximum.accumulate(price(priced))[back]",
-        "costs[drawn] = price(priced)[back]",
-        (f"{_RULES}test_costs_rise_with_q_whatever_the_prices_do",),
+        "covered[rest] = costs[rest] >= price(asked[rest])\n",
+        "covered[rest] = costs[rest] >= price(asked[rest]) * (1.0 - 5e-3)\n",
+        ("tests/federation/test_privacy_rules.py::test_a_planner_cannot_understate_by_a_little",),
     ),
     Mutant(
         "many-probabilities-rounded-down",

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _SILO = "tests/federation/test_silo.py::"
 _ADMISSION = "tests/federation/test_admission.py::"
 _DEVICES = "tests/federation/test_devices.py::"
+_TRAINING = "tests/federation/test_training_process.py::"
 _PARTICIPATION = "tests/federation/test_participation.py::"
 _SIMULATION = "tests/federation/test_simulation.py::"
 _ANNOUNCEMENTS = "tests/ledger/test_announcements.py::"
@@ -72,8 +73,8 @@ FEDERATION = (
         "planner-trusted",
         "rule 8",
         "federation/silo.py",
-        "            if (plan.cost[rows] < price * (1.0 - _SAME_PRICE)).any():\n",
-        "            if (plan.cost[rows] < price * (1.0 - _SAME_PRICE)).all():\n",
+        "            if not public.curve.after(int(rounds)).covers(plan.q[rows], plan.cost[rows]).all():\n",
+        "            if not public.curve.after(int(rounds)).covers(plan.q[rows], plan.cost[rows]).any():\n",
         (f"{_RULES}test_one_record_below_its_price_is_enough_to_refuse_a_plan",),
     ),
     Mutant(
@@ -229,6 +230,23 @@ FEDERATION = (
         "        if bool(given.isnan().all()):\n",
         (f"{_SILO}test_anything_but_the_admitted_plan_is_refused",),
     ),
+    # The recipe
+    Mutant(
+        "learning-rate-without-a-lower-limit",
+        "rule 16",
+        "federation/policy.py",
+        '"at least", self.min_learning_rate),',
+        '"at least", 0.0),',
+        ("tests/federation/test_policy.py::test_every_limit_is_kept_and_named",),
+    ),
+    Mutant(
+        "proximal-term-without-a-limit",
+        "rule 16",
+        "federation/policy.py",
+        '"at most", self.max_proximal),',
+        '"at most", 1e300),',
+        ("tests/federation/test_policy.py::test_every_limit_is_kept_and_named",),
+    ),
     # Local steps
     Mutant(
         "normaliser-from-the-sum-of-q",
@@ -297,6 +315,22 @@ FEDERATION = (
         "            sampler.switch_off(switched_off())\n",
         "            if number == 0:\n                sampler.switch_off(switched_off())\n",
         (f"{_SILO}test_withdrawn_records_are_not_drawn_from_the_next_step_on",),
+    ),
+    Mutant(
+        "training-process-asks-once-a-round",
+        "rule 12",
+        "federation/training_process.py",
+        "        switched_off = ask if inbox is None else DirectoryWatch(inbox, ask).latest\n",
+        "        once = ask()\n        switched_off = ask if inbox is None else (lambda: once)\n",
+        (f"{_TRAINING}test_what_arrives_between_two_steps_is_in_force_at_the_next",),
+    ),
+    Mutant(
+        "account-in-memory-asked-once-a-round",
+        "rule 12",
+        "federation/training_process.py",
+        "        switched_off = ask if inbox is None else DirectoryWatch(inbox, ask).latest\n",
+        "        once = ask()\n        switched_off = DirectoryWatch(inbox, ask).latest if inbox else (lambda: once)\n",
+        (f"{_TRAINING}test_an_account_in_memory_is_asked_at_every_step",),
     ),
     Mutant(
         "withdrawals-do-not-reach-workers",

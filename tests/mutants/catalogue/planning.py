@@ -27,7 +27,7 @@ PLANNING = (
         "subjects-delta-split-evenly",
         "section 1",
         "budgets/table.py",
-        "delta = delta * np.exp(share - self.epsilon) * np.expm1(-share) / np.expm1(-self.epsilon)",
+        "delta = delta * delta_share(self.epsilon, sizes)",
         "delta = delta / sizes",
         (f"{_SUBJECTS}test_group_composition_gives_the_subjects_budget_back",),
     ),
@@ -183,5 +183,13 @@ PLANNING = (
         "notes=(TUNED_ON_BUDGETS,) if tuned else (),",
         "notes=(),",
         ("tests/cli/test_plan.py::test_at_knee",),
+    ),
+    Mutant(
+        "scf-prices-few-and-many-by-different-rules",
+        "section 7",
+        "planning/estimators.py",
+        "    whole_run = curve.epsilon_above(q)\n",
+        "    whole_run = curve.epsilon(q) if np.unique(q).size <= 1024 else curve.epsilon_above(q)\n",
+        ("tests/accounting/test_purity.py::test_one_more_budget_does_not_end_others_elsewhere",),
     ),
 )

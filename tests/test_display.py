@@ -68,7 +68,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     with Ledger.create(path, steward_table, kind="simulation", lifetime_delta=1e-3) as ledger:
         silo = Silo("north", records, table, policy=Policy.of(public))
         account = MemoryAccount(3)
-        account.reserve("run", plan, (1, 2))
+        account.reserve("run", plan, None)
         yield {
             "BudgetTable": table,
             "RecordBudgets": table.per_record(),

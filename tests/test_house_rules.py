@@ -41,6 +41,15 @@ PRIVATE_NAMES_OF_OTHERS = {
 """Private names of other objects that may be used, and why."""
 
 
+MUTABLE = {
+    "Certificate": "remembers prices",
+    "_OpenFile": "counts who has a database open",
+    "_Progress": "counts the rounds of a run",
+    "_Run": "counts the rounds of a run",
+}
+"""Data classes of accounting, planning and the ledger that may change, and why."""
+
+
 def modules(*roots: Path) -> dict[Path, ast.Module]:
     """Every module below these directories."""
     paths = [path for root in roots for path in sorted(root.rglob("*.py"))]
@@ -204,6 +213,35 @@ class TestExceptions:
             assert getattr(errors, name).exit_code == int(code)
 
 
+PURE = {"isinstance", "issubclass", "len", "callable", "hasattr", "all", "any", "set"}
+"""Calls without an effect, which an assert may make."""
+
+
+def effects(tree: ast.Module) -> Iterator[int]:
+    """The lines of asserts that do something: `python -O` would leave it undone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            for inner in ast.walk(node):
+                pure = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in PURE
+                doing = ast.Call | ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr
+                if isinstance(inner, doing) and not pure:
+                    yield node.lineno
+
+
+class TestAsserts:
+    def test_no_assert_has_an_effect(self) -> None:
+        found = {str(path.relative_to(ROOT)): [*effects(tree)] for path, tree in modules(PRODUCT, LAB).items()}
+        assert {path: lines for path, lines in found.items() if lines} == {}
+
+    @pytest.mark.parametrize(
+        "text",
+        ["assert chain.append(1) == 2", "assert (n := 1)", "assert x, log()", "async def f():\n assert await g"],
+    )
+    def test_effects_are_found(self, text: str) -> None:
+        assert [*effects(ast.parse(text))]
+        assert not [*effects(ast.parse("assert isinstance(x, int) and x.y is not None"))]
+
+
 def test_there_is_one_version() -> None:
     assert rpdp_lab.__version__ == rpdp.__version__
     assert f"\nversion: {rpdp.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
@@ -218,3 +256,15 @@ def test_the_paths_in_the_contributing_guide_exist() -> None:
     paths = set(re.findall(r"`((?:src|lab|tests|benchmarks)/[\w/.]+)`", text)) - {"src/rpdp/cli/NAME_command.py"}
     assert len(paths) > 15
     assert {path for path in paths if not (ROOT / path).exists()} == set()
+
+
+def test_what_the_promise_rests_on_is_frozen() -> None:
+    """A plan, a schedule or an event that changes under somebody's hands would no longer be what was priced."""
+    found = set()
+    for tree in modules(*(PRODUCT / name for name in ("accounting", "planning", "ledger"))).values():
+        for node in ast.walk(tree):
+            decorators = [ast.unparse(one) for one in node.decorator_list] if isinstance(node, ast.ClassDef) else []
+            if any(one.startswith("dataclass") and "frozen=True" not in one for one in decorators):
+                assert isinstance(node, ast.ClassDef)
+                found.add(node.name)
+    assert found == set(MUTABLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+import tempfile
 import threading
 from importlib import import_module
 from pathlib import Path
@@ -42,23 +43,26 @@ def changes(stops: Sequence[str]) -> int:
 
 
 def entered(work: Callable[[], object], stops: Sequence[str]) -> list[str]:
-    """Which of the stops the work enters, in order, in every thread."""
-    wanted, seen = set(stops), list[str]()
+    """Which of the stops the work enters, in order, in every thread and every process that it forks."""
+    wanted = set(stops)
+    with tempfile.NamedTemporaryFile() as seen:
 
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            name = f"{frame.f_globals.get('__name__')}:{frame.f_code.co_qualname}"
-            if name in wanted:
-                seen.append(name)
+        def note(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "call":
+                name = f"{frame.f_globals.get('__name__')}:{frame.f_code.co_qualname}"
+                if name in wanted:
+                    # By name: a process that trains has let go of every file that it inherited.
+                    with Path(seen.name).open("a", encoding="utf-8") as file:
+                        file.write(f"{name}\n")
 
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return seen
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            work()
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        return Path(seen.name).read_text(encoding="utf-8").splitlines()
 
 
 def assert_in_order(stops: Sequence[str], seen: Sequence[str]) -> None:
@@ -97,8 +101,8 @@ def test_a_budget_walks_from_its_file_to_the_report(steward: Steward) -> None:
 def test_a_round_walks_from_the_server_to_a_silo_and_back(tmp_path: Path) -> None:
     stops = [stop for stop in walk(ROUND) if not any(part in stop for part in OVER_FLOWER)]
     assert len(stops) > 18
-    server = coordinator(tmp_path, PUBLIC, Local(agents(PUBLIC, ("a",))), ("a",))
-    seen = entered(server.go, stops)
+    # The agent is made inside, so that the process in which it trains is seen too.
+    seen = entered(lambda: coordinator(tmp_path, PUBLIC, Local(agents(PUBLIC, ("a",))), ("a",)).go(), stops)
     assert_in_order(stops, seen)
     with pytest.raises(AssertionError, match="is not entered after the one before it"):
         assert_in_order([*stops, stops[0]], seen)  # the control: a run begins once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from rpdp.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_FINGERPRINT = re.compile("[0-9a-f]{64}")
 
 
 def require_count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
@@ -42,6 +45,14 @@ def require_positive(name: str, value: object) -> float:
     return number
 
 
+def require_least(name: str, value: object, least: float) -> float:
+    """Return the value as a float; it must be finite and at least `least`."""
+    number = require_number(name, value)
+    if number < least:
+        raise InputError(f"{name}={number} must be at least {least:g}")
+    return number
+
+
 def require_fraction(name: str, value: object) -> float:
     """Return the value as a float; it must be above 0 and at most 1."""
     number = require_number(name, value)
@@ -65,3 +76,12 @@ def require_delta(name: str, value: object) -> float:
     if not 0 < number < 1:
         raise InputError(f"{name}={number} must lie strictly between 0 and 1")
     return number
+
+
+def require_fingerprint(name: str, value: object) -> str:
+    """Refuse anything that cannot be the fingerprint of a plan, such as its first letters."""
+    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
+        raise InputError(
+            f"{name}={value!r} must be the fingerprint of a plan: 64 digits from 0 to f, as plan.json states it"
+        )
+    return value

@@ -69,6 +69,8 @@ class Reason(StrEnum):
     HEAD = "head"
     OTHER_RUN = "other-run"
     CLOSED_RUN = "closed-run"
+    CANCELLED = "cancelled"
+    CHARGED = "charged"
     MALFORMED = "malformed"
     TOO_LARGE = "too-large"
     VERSION = "version"

@@ -32,7 +32,9 @@ from rpdp.deployment.agent.opening import open_agent
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.flower import server_run as server
+from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.frames import Frame
+from rpdp.ledger.inspection.export import _PERSONAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -105,8 +107,12 @@ class Release:
         return bool(arithmetic() == self.expected["made_with"]["arithmetic"])
 
 
+STATUS = ("run", "plan", "rounds", "announced", "joined", "released")
+"""What release 0.1 knew of a run. Whether it is held, and until when, came later."""
+
+
 def statuses(shown: dict[str, Any]) -> dict[str, Any]:
-    return {one["status"]["run"]: one["status"] for one in shown["runs"]}
+    return {one["status"]["run"]: {name: one["status"][name] for name in STATUS} for one in shown["runs"]}
 
 
 def unpacked(directory: Path) -> Path:
@@ -306,10 +312,28 @@ def test_a_changed_byte_in_a_charge_is_found(release: Release, ledger: str, wher
     assert "chain" in {one["check"] for one in found["findings"]}
 
 
+def remove_hashes(export: dict[str, Any]) -> None:
+    """Release 0.1 let an export without ids carry hashes on which a guess about one record could be tested."""
+    for event in export["events"]:
+        del event["head"]
+        if event["kind"] != "release":
+            event["facts"] = without_hashes(event["facts"])
+
+
+def without_hashes(facts: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in facts.items() if name not in _PERSONAL}
+    return {
+        name: without_hashes(value) if isinstance(value, dict) and name == "records" else value
+        for name, value in kept.items()
+    }
+
+
 def test_exports_are_the_same_again(release: Release) -> None:
     for name, options in (("accounts.json", ()), ("without-ids.json", ("--without-ids",))):
         assert release.types("ledger", "export", NORTH, f"again-{name}", *options) == 0
         before = json.loads(Path(f"exports/{name}").read_text())
+        if options:
+            remove_hashes(before)
         assert_holds(json.loads(Path(f"again-{name}").read_text()), before, name)
     assert release.types("ledger", "export", NORTH, "again.csv") == 0
     with Path("exports/accounts.csv").open() as old, Path("again.csv").open() as new:
@@ -342,20 +366,23 @@ def test_the_action_in_the_inbox_is_booked_once(release: Release) -> None:
 
 def test_stewards_go_on_with_the_keys_that_they_have(release: Release) -> None:
     raised = ("--epsilon", 9, "--steward-key")
-    assert release.types("ledger", "raise", NORTH, "north-0001", *raised, "locked.key", "--passphrase", PASSPHRASE) == 3
+    assert release.types("ledger", "raise", NORTH, "north-0004", *raised, "locked.key", "--passphrase", PASSPHRASE) == 3
     assert "signature" in release.err
-    assert release.types("ledger", "raise", NORTH, "north-0001", *raised, "steward.key") == 0
+    assert release.types("ledger", "raise", NORTH, "north-0004", *raised, "steward.key") == 0
+    # A person with three records: a larger ε leaves each a smaller part of δ than is booked.
+    assert release.types("ledger", "raise", NORTH, "north-0001", *raised, "steward.key") == 2
+    assert "is booked already; nothing was changed" in release.err
     assert release.types("ledger", "raise", SOUTH, "south-0001", *raised, "locked.key") == 2
     more = ("--passphrase", PASSPHRASE, "--reason", "new consent form")
     assert release.types("ledger", "raise", SOUTH, "south-0001", *raised, "locked.key", *more) == 0
     assert release.types("ledger", "lower", SOUTH, "south-0002", "--epsilon", 0.1) == 0
-    assert release.types("ledger", "withdraw", NORTH, "--subject", "person-01") == 0
+    assert release.types("ledger", "withdraw", NORTH, "--subject", "person-04") == 0
     assert release.types("ledger", "add", NORTH, "--budgets", "budgets/new.csv") == 2
     assert "is in the ledger already" in release.err
     assert release.types("ledger", "prune", SOUTH) == 0
     for ledger in (NORTH, SOUTH):
         assert release.status(ledger) == release.status_then(ledger)
-    story = release.json("ledger", "explain", NORTH, "north-0001")
+    story = release.json("ledger", "explain", NORTH, "north-0004")
     assert (story["withdrawn"], story["epsilon"]) == (True, 9.0)
     assert release.json("ledger", "explain", SOUTH, "south-0001")["epsilon"] == 9.0
 
@@ -382,20 +409,25 @@ def assert_ends_as_then(release: Release, directory: str) -> None:
     ("file", "directory"),
     [("scaffold.toml", "runs/scaffold/rpdp-3"), ("breast_cancer.toml", "runs/breast_cancer/dropout-2")],
 )
-def test_an_interrupted_simulation_goes_on_to_the_same_model(release: Release, file: str, directory: str) -> None:
-    before = (release.home / directory / "rounds.jsonl").read_text()
+def test_an_interrupted_simulation_opens_and_is_not_continued(release: Release, file: str, directory: str) -> None:
+    """Release 0.1 drew with probabilities that this release no longer computes: half a run of each would be neither.
+
+    Real runs go on with the probabilities that their ledgers hold.
+    """
+    logged = rounds_of(release.home / directory)
+    kept = Checkpoint.read(release.home / directory / "checkpoint")
+    assert kept is not None
+    assert [list(one.joined) for one in kept.rounds] == [one["joined"] for one in logged]
     assert release.types("train", file) == 2
     assert "--resume" in release.err
-    code = release.types("train", file, "--resume", "--json")
-    if "belongs to another run" in release.out and not release.repeats_bits:
-        pytest.skip("a simulation is repeatable on one machine and torch build; this one rounds differently")
-    assert code == 0, release.out
-    told = json.loads(release.out)
-    expected = release.expected["resumed"][directory]
-    assert (told["was_finished"], told["plan"], told["rounds"]) == (False, expected["plan"], expected["rounds"])
-    assert (release.home / directory / "rounds.jsonl").read_text().startswith(before)
-    assert_ends_as_then(release, directory)
-    assert not (release.home / directory / "checkpoint").exists()
+    assert release.types("train", file, "--resume") == 2
+    assert "the release of rpdp that computes the probabilities" in release.err
+    assert rounds_of(release.home / directory) == logged
+    shutil.rmtree(release.home / directory)
+    told = release.json("train", file)
+    assert (told["plan"], told["rounds"]) == tuple(
+        release.expected["resumed"][directory][name] for name in ("plan", "rounds")
+    )
 
 
 # A real run

@@ -163,7 +163,7 @@ def test_budgets_that_do_not_fit(tmp_path: Path, counts: dict[str, int], expecte
         ([("task.model", "Rounded")], InputError, "the model is not differentiable"),
         ([("task.model", "frozen")], InputError, "the model has no trainable parameter"),
         ([("task.model", "half")], InputError, "Use model.float()"),
-        ([("task.model", "narrow")], InputError, "silo a: model and loss fail on a record: RuntimeError"),
+        ([("task.model", "narrow")], InputError, "silo a: model and loss fail on made-up records: RuntimeError"),
         ([("task.model", "batchnorm")], PrivacyRefusal, "BatchNorm1d normalises a record with the statistics"),
         ([("task.model", "dropout")], PrivacyRefusal, "Dropout draws from torch's generator"),
         ([("task.loss", "number_loss")], InputError, "the loss returned float; it must return one value per record"),

@@ -52,7 +52,7 @@ def test_a_run_that_can_start(tmp_path: Path) -> None:
         (("task.model", "dropout"), 3, "model: 1: Dropout draws from torch's generator"),
         (("task.model", "Hard"), 2, "model: the model is not differentiable"),
         (("task.model", "Rounded"), 2, "model: the model is not differentiable"),
-        (("task.model", "narrow"), 2, "model: silo a: model and loss fail on a record"),
+        (("task.model", "narrow"), 2, "model: silo a: model and loss fail on made-up records"),
         (("task.model", "text"), 2, "it must return a torch.nn.Module"),
         (("task.loss", "mean_loss"), 2, "one value per record"),
         (("task.data", "one_empty"), 2, "data: silo b: it has no training records"),

@@ -40,6 +40,25 @@ def test_a_real_run_is_booked_and_reported_as_one(steward: Steward) -> None:
     assert (told["was_finished"], told["is_simulation"], told["seed"]) == (True, False, None)
 
 
+@pytest.mark.filterwarnings("ignore::rpdp.training.BadRecordWarning")
+def test_a_real_run_does_not_stop_because_a_record_makes_the_model_raise(steward: Steward) -> None:
+    """Rule 12. The record is the first one, on which checks before the run would try model and loss."""
+    steward.creates()
+    changes = (("task.data", "first_label_unknown"), ("task.loss", "by_class"))
+    assert steward.types("train", steward.writes(*changes)) == 0, steward.err
+    assert [steward.runs(silo) for silo in SILOS] == [[("spring", 3)]] * 2
+
+
+def test_a_real_run_refuses_a_loss_that_raises_on_nan_and_doctor_says_so_before(steward: Steward) -> None:
+    steward.creates()
+    study = steward.writes(("task.loss", "on_probabilities"))
+    assert steward.types("doctor", study) == 3
+    assert "F.binary_cross_entropy_with_logits in place of" in steward.out
+    assert steward.types("train", study) == 3
+    assert "raise on numbers that are not finite" in steward.err
+    assert [steward.runs(silo) for silo in SILOS] == [[], []]
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "expected"),
     [

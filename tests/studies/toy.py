@@ -40,6 +40,12 @@ def with_nan():
     return silos
 
 
+def first_label_unknown():
+    silos = two()
+    silos["a"][0].targets[0] = 7
+    return silos
+
+
 def one_empty():
     return {**data(), "b": _silo("b", 1, 0)}
 
@@ -145,6 +151,14 @@ def text():
 
 def loss(outputs, targets):
     return functional.binary_cross_entropy_with_logits(outputs[:, 0], targets.float(), reduction="none")
+
+
+def by_class(outputs, targets):
+    return functional.cross_entropy(torch.cat([-outputs, outputs], 1), targets, reduction="none")
+
+
+def on_probabilities(outputs, targets):
+    return functional.binary_cross_entropy(torch.sigmoid(outputs[:, 0]), targets.float(), reduction="none")
 
 
 def mean_loss(outputs, targets):

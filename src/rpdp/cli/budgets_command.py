@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,11 +88,7 @@ def make(
         raise InputError(f"{file.parent} is not a directory; make it first")
     chosen = named(distribution, parameters, options.overrides_of(settings or []))
     table = options.sampled(chosen, records, seed, prefix)
-    before = os.umask(0o077)  # an agent does not start if other users can read its budgets
-    try:
-        table.write(file)
-    finally:
-        os.umask(before)
+    table.write(file)
     if plot is not None:
         from rpdp.report import budgets_figure, write_figure
 

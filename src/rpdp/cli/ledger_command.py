@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.ledger_holds_command import cancel, holds
 from rpdp.cli.ledger_prune_command import prune
 from rpdp.cli.ledger_text import show_overview
 from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(prune)
+app.command()(holds)
+app.command()(cancel)
 
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
 Records = Annotated[list[str] | None, typer.Argument(metavar="RECORD…", help="Record ids.")]
@@ -33,6 +36,7 @@ NewDelta = Annotated[float | None, typer.Option("--delta", help="The new lifetim
 NewBudgets = Annotated[
     Path | None, typer.Option("--budgets", "-b", help="Instead: a budget file with the new budgets.")
 ]
+Subjects = Annotated[list[str] | None, typer.Option("--subject", help="All records of a person. Repeatable.")]
 KeyFile = Annotated[
     Path | None, typer.Option("--key", help="The key file of the record ids, for a copy of the ledger.")
 ]
@@ -164,7 +168,7 @@ def export(
 
     refuse_overwriting([file], force=force)
     with _opened(ledger) as opened, _progress() as progress:
-        count = write(opened, file, without_ids=without_ids, progress=progress)
+        count = write(opened, file, without_ids=without_ids, progress=progress, overwrite=force)
     if as_json:
         print_json({"file": str(file), "records": count, "without_ids": without_ids})
         return
@@ -193,7 +197,7 @@ def copy(
 def withdraw(
     ledger: LedgerFile,
     records: Records = None,
-    subject: Annotated[list[str] | None, typer.Option("--subject", help="All records of a person. Repeatable.")] = None,
+    subject: Subjects = None,
     reason: Reason = "",
     as_json: options.Json = False,
 ) -> None:
@@ -210,6 +214,7 @@ def withdraw(
 def lower(
     ledger: LedgerFile,
     records: Records = None,
+    subject: Subjects = None,
     epsilon: NewEpsilon = None,
     delta: NewDelta = None,
     budgets: NewBudgets = None,
@@ -218,11 +223,13 @@ def lower(
 ) -> None:
     """Lower lifetime budgets, at any time. A budget below what is spent removes the record from current runs.
 
+    In a ledger with subjects a budget is that of the person: it is divided among all of the person's records.
+
     Example: `rpdp ledger lower ledger.db patient-0017 --epsilon 0.5`
     """
-    names, new_epsilon, new_delta = _new_budgets(records, epsilon, delta, budgets)
     with _opened(ledger) as opened:
-        action = opened.lower_budgets(names, new_epsilon, new_delta, reason=reason)
+        names, new_epsilon, new_delta = _new_budgets(opened, records, subject, epsilon, delta, budgets)
+        action = opened.lower_budgets(names, new_epsilon, new_delta, subjects=subject or [], reason=reason)
     _report_action(ledger, action, "lowered", as_json=as_json)
 
 
@@ -230,6 +237,7 @@ def lower(
 def raise_(
     ledger: LedgerFile,
     records: Records = None,
+    subject: Subjects = None,
     key: Annotated[Path | None, typer.Option("--steward-key", help="The steward's private key (see keygen).")] = None,
     epsilon: NewEpsilon = None,
     delta: NewDelta = None,
@@ -242,16 +250,19 @@ def raise_(
 ) -> None:
     """Raise lifetime budgets, signed by the steward whose key the ledger was created with.
 
+    In a ledger with subjects a budget is that of the person: it is divided among all of the person's records.
+
     Example: `rpdp ledger raise ledger.db patient-0017 --epsilon 2 --steward-key steward.key --reason "new consent"`
     """
     from rpdp.ledger import StewardKey
 
     if key is None:
         raise PrivacyRefusal("budgets are raised only with the steward's signature: give --steward-key")
-    names, new_epsilon, new_delta = _new_budgets(records, epsilon, delta, budgets)
     signer = StewardKey.read(key, passphrase)
     with _opened(ledger) as opened:
-        action = opened.raise_budgets(names, new_epsilon, new_delta, key=signer, reason=reason)
+        names, new_epsilon, new_delta = _new_budgets(opened, records, subject, epsilon, delta, budgets)
+        subjects = subject or []
+        action = opened.raise_budgets(names, new_epsilon, new_delta, subjects=subjects, key=signer, reason=reason)
     _report_action(ledger, action, "raised", as_json=as_json)
 
 
@@ -316,7 +327,7 @@ def head(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the head of the public events (admissions, charges, releases), for the server to keep.
+    """Print the head of the public events (admissions, charges, releases, cancellations), for the server to keep.
 
     Example: `rpdp ledger head ledger.db --json > head.json`
     """
@@ -360,19 +371,30 @@ def _progress() -> Iterator[Progress]:
 
 
 def _new_budgets(
-    records: list[str] | None, epsilon: float | None, delta: float | None, budgets: Path | None
+    ledger: Ledger,
+    records: list[str] | None,
+    subjects: list[str] | None,
+    epsilon: float | None,
+    delta: float | None,
+    budgets: Path | None,
 ) -> tuple[list[str], Any, Any]:
+    """Return the records named and their persons' new budgets; the ledger divides them among a person's records."""
     if budgets is None:
-        if not records:
-            raise InputError("name at least one record, or give --budgets FILE")
-        return records, epsilon, delta
-    if records or epsilon is not None or delta is not None:
-        raise InputError("--budgets FILE names records and budgets: leave out RECORD, --epsilon and --delta")
+        if not records and not subjects:
+            raise InputError("name at least one record or --subject, or give --budgets FILE")
+        return records or [], epsilon, delta
+    if records or subjects or epsilon is not None or delta is not None:
+        raise InputError("--budgets FILE names records and budgets: leave out RECORD, --subject, --epsilon and --delta")
     from rpdp.budgets import BudgetTable
 
     table = BudgetTable.read(budgets)
-    allowed = table.per_record()
-    return table.ids.to_pylist(), allowed.epsilon, allowed.delta
+    names = table.ids.to_pylist()
+    if table.subjects is not None and (table.subject_sizes() > ledger.subject_sizes(names)).any():
+        raise InputError(
+            f"{budgets}: a subject has more records there than in the ledger, which knows other subjects or none; "
+            "leave out the column, and give each record its own budget"
+        )
+    return names, table.epsilon, table.delta
 
 
 def _report_action(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from rpdp.cli.output import print_table, say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rpdp.ledger.inspection.overview import Overview
+    from rpdp.ledger.inspection.overview import Overview, RunOverview
 
 
 def show_overview(ledger: Path, overview: Overview) -> None:
@@ -45,8 +45,25 @@ def show_overview(ledger: Path, overview: Overview) -> None:
     ]
     columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ"]
     print_table("Runs", columns, runs) if runs else say("No run has been admitted yet.")
+    for run in overview.runs:
+        if run.status.state != "committed":
+            say(_not_begun(run))
     say(
         f"{overview.withdrawn:,} withdrawn · {overview.never_used:,} never used · {overview.events:,} events · "
         f"{overview.pending_actions:,} steward actions waiting to be booked · {overview.updates:,} updates kept "
         f"({overview.update_bytes / 1e6:,.1f} MB)"
     )
+
+
+def _not_begun(run: RunOverview) -> str:
+    """Say what became of a run that has charged no round."""
+    name = f"Run {run.status.run}"
+    if run.cancelled_by is None:
+        until = "" if run.status.expires is None else f" until {run.status.expires}"
+        return f"{name} holds its budgets{until}; no round is charged yet."
+    if run.cancelled_by == "expiry":
+        return f"{name} expired before its first round; all that it held was returned."
+    reason = f": {run.public_reason}" if run.public_reason else ""
+    if not run.is_covered:
+        reason = ": no public reason was given, so this is not covered by the promise"
+    return f"{name} was cancelled by the {run.cancelled_by} before its first round{reason}. All of it was returned."

@@ -32,16 +32,24 @@ def _root() -> None:
 
 @app.command()
 def check(file: SiloFileArgument, as_json: options.Json = False) -> None:
-    """Open everything that the agent would open, and describe it. Nothing is served.
+    """Open everything that the agent would open, measure the slowest round, and describe it. Nothing is served.
+
+    It is refused (exit code 3) if `release_after` is shorter than a round can take: a record could then make its round
+    late, and everybody would see that.
 
     Example: `rpdp silo check silo.toml`
     """
     from rpdp.deployment.agent.opening import open_agent
+    from rpdp.deployment.agent.slowest_rounds import not_checked, require_enough_time, slowest_rounds
     from rpdp.deployment.files.silo_file import SiloFile
 
     spec = SiloFile.read(file)
     with open_agent(spec) as agent:
         facts = _facts(spec, agent)
+        seconds = slowest_rounds(spec, agent)
+        facts["slowest_round"] = {name: round(each, 4) for name, each in seconds.items()}
+        facts["not_covered"] = not_checked(spec, agent)
+        require_enough_time(spec, seconds)
     if as_json:
         print_json(facts)
         return
@@ -49,12 +57,22 @@ def check(file: SiloFileArgument, as_json: options.Json = False) -> None:
     say_line(f"ledger: {facts['ledger']} ({facts['kind']}), {facts['runs']} of {facts['max_runs']} runs admitted")
     for name, model in facts["models"].items():
         say_line(f"model {name}: {model['parameters']:,} parameters, fingerprint {model['fingerprint']}")
+        say_line(f"model {name}: a round takes at most {facts['slowest_round'][name]:.3g} s here, whatever is drawn")
+    for note in facts["not_covered"]:
+        say(note)
     after = facts["release_after"]
     when = (
         "as soon as they are ready: their timing is not covered" if after is None else f"{after:g} s after the request"
     )
     say(f"answers leave {when}")
+    say(_plans(facts["allowed_plans"]))
     say_line(f"socket: {facts['socket']}")
+
+
+def _plans(allowed: list[str] | None) -> str:
+    if allowed is None:
+        return "any plan within the policy may run and book budgets: name the agreed ones in allowed_plans"
+    return f"plans that may run: {', '.join(allowed) or 'none'}"
 
 
 def _facts(spec: SiloFile, agent: Agent) -> dict[str, Any]:
@@ -64,13 +82,14 @@ def _facts(spec: SiloFile, agent: Agent) -> dict[str, Any]:
         "records": len(agent.silo.records),
         "ledger": str(spec.file(spec.silo.ledger)),
         "kind": "simulation" if status.is_simulation else "production",
-        "runs": len(status.runs),
+        "runs": sum(not run.is_over for run in status.runs),
         "max_runs": spec.policy.max_runs,
         "models": {
             name: {"fingerprint": model.fingerprint, "parameters": model.parameters}
             for name, model in zip(spec.models, agent.models, strict=True)
         },
         "release_after": spec.policy.release_after,
+        "allowed_plans": None if spec.policy.allowed_plans is None else list(spec.policy.allowed_plans),
         "socket": str(spec.file(spec.silo.socket)),
     }
 

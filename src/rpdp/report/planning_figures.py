@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from plotly.subplots import make_subplots
 
+from rpdp.private_files import private_file
 from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, cycle, some
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def write_figure(figure: go.Figure, path: str | Path) -> Path:
     """Write a figure as one HTML file with everything inside."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.write_html(path, include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
+    html = figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
+    with private_file(path, overwrite=True) as file:  # each budget is a point in it
+        file.write(html.encode())
     return path
 
 

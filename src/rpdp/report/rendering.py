@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from rpdp.private_files import OWNER_ONLY, private_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import plotly.graph_objects as go
 
-OWNER_ONLY, ANYBODY = 0o600, 0o644
-"""Who may read a page: modes of its file."""
+ANYBODY = 0o644
+"""The mode of a page that holds nothing private."""
 
 
 class Alarm(str):
@@ -69,8 +71,8 @@ def write_html(path: Path, template: str, *, mode: int = OWNER_ONLY, **values: A
     """Render a whole page into a file; missing directories are made."""
     html = render(template, **values)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=mode)
-    path.write_text(html, encoding="utf-8")
+    with private_file(path, overwrite=True, mode=mode) as file:
+        file.write(html.encode())
     return path
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rpdp.errors import InputError
+from rpdp.private_files import OWNER_ONLY
 from rpdp.report.promise import promise_values
 from rpdp.report.record_figures import record_cards
-from rpdp.report.rendering import ANYBODY, OWNER_ONLY, write_html
+from rpdp.report.rendering import ANYBODY, write_html
 from rpdp.report.report_records import AllRecords
 from rpdp.report.report_runs import ReportRuns
 from rpdp.report.report_tables import groups_table, methods_table, silos_table

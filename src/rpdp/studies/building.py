@@ -20,7 +20,7 @@ from rpdp.planning import PublicPlan, assign_allowed
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.study_budgets import declared, load_budgets
 from rpdp.studies.study_data import Source, load_source, make_model
-from rpdp.training import require_private
+from rpdp.training import require_private, require_value_independent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +85,8 @@ def build(
     model = make_model(spec, start)
     tests = {} if ledgers is not None else {name: held.test for name, held in source.silos.items()}
     is_tested = any(map(len, tests.values()))
-    notes = [*source.notes, *([TESTED] if is_tested else [])]
+    unchecked = [] if ledgers is None else _value_notes(model, source)
+    notes = [*source.notes, *([TESTED] if is_tested else []), *unchecked]
     base = _base_plan(spec, settings, list(source.silos), notes, model)
     ceiling = spec.privacy.max_epsilon or base.curve.largest_cost
     known, remark = declared(spec, source.silos, ceiling)
@@ -98,6 +99,12 @@ def build(
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
     evaluation = Evaluation(tests, source.correct) if is_tested else None
     return PreparedRun(spec, settings, seed, source, model, silos, public, evaluation)
+
+
+def _value_notes(model: nn.Module, source: Source) -> list[str]:
+    """Return what could not be checked of a real run's model; one whose time depends on records' values is refused."""
+    held = next(iter(source.silos.values()))
+    return require_value_independent(model, source.loss, held.train)
 
 
 @lru_cache(maxsize=64)

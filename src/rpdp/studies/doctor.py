@@ -69,7 +69,7 @@ def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination
     model = _stage(done, "model", lambda: make_model(spec, seed))
     if source is None or model is None:
         return done
-    fit = _stage(done, "model", lambda: examinations.model(model, source))
+    fit = _stage(done, "model", lambda: examinations.model(model, source, is_real=spec.ledgers is not None))
     done.add(fit or [])
     if fit is None or done.exit_code:
         return done

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from rpdp.errors import PrivacyRefusal
 from rpdp.federation.messages import Announcement
 from rpdp.federation.workers import cores, default_workers, one_thread
 from rpdp.sampling import Seeded
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.doctor import DoctorFinding as Finding
-from rpdp.training import FlatModel, SlowKernelWarning, check_model, make_kernel
+from rpdp.studies.doctor import Level
+from rpdp.training import FlatModel, SlowKernelWarning, check_model, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +71,7 @@ def data(source: Source) -> Iterator[Finding]:
         yield Finding("warning", "data", "there are no test records", "accuracy will not be measured")
 
 
-def model(module: nn.Module, source: Source) -> list[Finding]:
+def model(module: nn.Module, source: Source, *, is_real: bool) -> list[Finding]:
     """Examine the layers for any that break the promise, and name the kernel that will be used."""
     found = [
         Finding(
@@ -87,6 +89,7 @@ def model(module: nn.Module, source: Source) -> list[Finding]:
         message = f"the loss does not reach {', '.join(unreached[:5])}{' …' if len(unreached) > 5 else ''}"
         found.append(Finding("warning", "model", message, "they would only accumulate noise; freeze or remove them"))
     name, held = next(iter(source.silos.items()))
+    found.extend(_value_findings(module, source, held, is_real=is_real))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SlowKernelWarning)
         kernel = make_kernel(FlatModel(copy.deepcopy(module)), source.loss, held.train)
@@ -96,6 +99,18 @@ def model(module: nn.Module, source: Source) -> list[Finding]:
     slow = [str(each.message) for each in caught if issubclass(each.category, SlowKernelWarning)]
     found.extend(Finding("warning", "model", text, "use layers that the fast kernel supports") for text in slow)
     return found
+
+
+def _value_findings(module: nn.Module, source: Source, held: SiloSource, *, is_real: bool) -> Iterator[Finding]:
+    """Find out whether values of a record can make model and loss raise or slow. Only a real run refuses that."""
+    try:
+        notes = require_value_independent(module, source.loss, held.train)
+    except PrivacyRefusal as refusal:
+        advice = "a real run and a deployment refuse this model; a simulation does not"
+        level: Level = "problem" if is_real else "warning"
+        yield Finding(level, "model", str(refusal), advice, exit_code=3 * is_real)
+        return
+    yield from (Finding("warning", "promise", note) for note in notes)
 
 
 def budgets(built: PreparedRun) -> Iterator[Finding]:

@@ -100,7 +100,14 @@ def _open_ledger(silo: str, path: Path, acknowledged: PublicHead | None) -> Ledg
 
 
 def _require_new(ledgers: Mapping[str, Ledger], run: str, *, resume: bool) -> None:
-    known = [silo for silo, ledger in ledgers.items() if run in {status.run for status in ledger.status().runs}]
+    statuses = {silo: [one for one in ledger.status().runs if one.run == run] for silo, ledger in ledgers.items()}
+    known = [silo for silo, found in statuses.items() if found]
+    cancelled = [silo for silo, found in statuses.items() if any(one.is_over for one in found)]
+    if cancelled:
+        raise InputError(
+            f"run.id={run!r} was cancelled before its first round, or has expired, in the ledger of "
+            f"{', '.join(cancelled)}; a cancelled run never returns. Give the run a new id"
+        )
     if known and not resume:
         raise InputError(
             f"run.id={run!r} is already in the ledger of {', '.join(known)}: continue that run (--resume), or give a "
@@ -111,7 +118,7 @@ def _require_new(ledgers: Mapping[str, Ledger], run: str, *, resume: bool) -> No
 def _require_known(ledgers: Mapping[str, Ledger], heads: Mapping[str, PublicHead], run: str, path: Path) -> None:
     """Refuse a used ledger whose head the server does not have, because a restored backup would look the same."""
     for silo, ledger in ledgers.items():
-        others = sorted({status.run for status in ledger.status().runs} - {run})
+        others = sorted({status.run for status in ledger.status().runs if not status.is_over} - {run})
         if silo in heads:
             continue
         if others:

@@ -31,6 +31,7 @@ from safetensors.torch import save_file
 from rpdp.errors import InputError
 from rpdp.federation import RoundLog, RunResult, Score, SiloView
 from rpdp.planning import PublicPlan, SiloPlan
+from rpdp.private_files import private_file
 from rpdp.training import FlatModel
 
 if TYPE_CHECKING:
@@ -200,7 +201,8 @@ def _write_view(view: SiloView, directory: Path, time: list[float] | None) -> No
     columns: dict[str, Any] = {"record": view.plan.ids, "draws": view.draws, "expected_draws": view.expected_draws}
     if view.correct is not None:
         columns["correct"] = view.correct
-    pa_parquet.write_table(pa.table(columns), directory / "draws.parquet")
+    with private_file(directory / "draws.parquet", overwrite=True) as file:
+        pa_parquet.write_table(pa.table(columns), file)
     facts = {"joined": view.joined, "overdrawn": view.overdrawn, **({} if time is None else {"time": time})}
     (directory / VIEW).write_text(json.dumps(facts) + "\n", encoding="utf-8")
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, RpdpError
+from rpdp.ledger.store.holds import uncovered_note
 from rpdp.methods import METHODS
 from rpdp.report import ReportFacts, write_report
 from rpdp.studies.run_directory import RESULT, read_result, study_file_in
@@ -53,8 +54,23 @@ def facts_of(spec: StudyFile) -> ReportFacts:
     return ReportFacts(
         task=spec.task.data if task is None else f"{task.name}: {task.summary}",
         budgets=source,
+        notes=_uncovered(spec),
         promises={name: method.promise for name, method in METHODS.items()},
     )
+
+
+def _uncovered(spec: StudyFile) -> list[str]:
+    """Return notes on runs that stewards cancelled without a public reason, from the ledgers of a real run."""
+    from rpdp.ledger import Ledger  # needs apsw, which simulations do not
+
+    found = []
+    for silo, path in sorted((spec.ledgers or {}).items()):
+        try:
+            with Ledger.read(spec.directory / path) as ledger:
+                found += [uncovered_note(silo, run) for run in ledger.uncovered_cancellations()]
+        except RpdpError:  # a report can be rebuilt where the ledgers are not
+            found.append(f"not known: whether the steward of silo {silo} cancelled a run without a public reason")
+    return found
 
 
 def _results(directory: Path) -> Results:

@@ -28,12 +28,13 @@ def _cells() -> dict[tuple[str, str, str], Cell]:
     return {(cell.profile, cell.suite, cell.name): cell for cell in listed}
 
 
-def test_every_committed_result_belongs_to_a_cell_and_has_the_current_version() -> None:
+def test_every_committed_result_belongs_to_a_cell_and_has_a_known_version() -> None:
+    """Results of an earlier version stand until their cells are run anew; the page says which they are."""
     cells, results = _cells(), read_bundles(COMMITTED)
     assert len(results) > 2000
     for each in results:
         assert each.has_settings_of(cells[each.profile, each.suite, each.name]), each.name
-        assert each.results_version == RESULTS_VERSION
+        assert 1 <= each.results_version <= RESULTS_VERSION
         assert each.rpdp_version
 
 

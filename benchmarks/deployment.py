@@ -157,8 +157,13 @@ def silo_of(name: str, public: PublicPlan, budgets: BudgetTable, ledger: Ledger 
     return Silo(name, records_of(held), budgets, policy=Policy.of(public), record_ids=ids, account=ledger)
 
 
-def in_process(layout: Layout, budgets: Mapping[str, BudgetTable], directory: Path, clock: Clock) -> list[float]:
-    """Seconds of each round, coordinator and agents in this process with ledgers on disk."""
+def in_process(
+    layout: Layout, budgets: Mapping[str, BudgetTable], directory: Path, clock: Clock, *, trains_here: bool = False
+) -> list[float]:
+    """Seconds of each round, coordinator and agents in this process with ledgers on disk.
+
+    Agents train in processes of their own, as they do in a deployment, or with `trains_here` in this one.
+    """
     public = PublicPlan.read(layout.server / "plan.json")
     ledgers, agents = [], {}
     for name, table in budgets.items():
@@ -166,6 +171,8 @@ def in_process(layout: Layout, budgets: Mapping[str, BudgetTable], directory: Pa
         silo = silo_of(name, public, table, ledger)
         silo.train = clock.timed("train", silo.train)  # type: ignore[method-assign]
         agents[name] = Agent(silo, [AllowedModel(TASK.model(seed=0), TASK.loss)], Secure, Timing(None))
+        if trains_here:
+            silo.trainer = None
         ledgers.append(ledger)
     values = FlatModel(TASK.model(seed=0)).values.data
     result = Coordinator(
@@ -348,14 +355,20 @@ def main(arguments: list[str]) -> None:
         budgets = {name: BudgetTable.read(layout.silo(name) / "budgets.csv") for name in SILOS}
         seconds: dict[str, list[float]] = {"in_process": [], "simulate": []}
 
+        here: list[float] = []
+
         def peers(turn: str) -> None:
-            (directory / turn).mkdir()
+            (directory / turn / "here").mkdir(parents=True)
+            here.extend(in_process(layout, budgets, directory / turn / "here", Clock(), trains_here=True)[1:])
             seconds["in_process"] += in_process(layout, budgets, directory / turn, clock)[1:]
             seconds["simulate"] += simulated(layout, budgets)[1:]
 
         peers("before")
         found, pauses = deployed(layout, block, with_default=not bench.quick)
         peers("after")
+    ended, kept = (statistics.median(each) for each in (seconds["in_process"], here))
+    context = f"{1e3 * ended:.1f} ms against {1e3 * kept:.1f} ms, medians of agents' rounds without Flower"
+    bench.record("training_in_its_own_process_against_here", ended / kept, goal=1.1, context=context)
     report(bench, found, clock, {name: statistics.median(each) for name, each in seconds.items()})
     imports(bench)
     if pauses is not None:

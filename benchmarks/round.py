@@ -69,9 +69,15 @@ class EnoughError(Exception):
 class AllHeads(MemoryAccount):
     """Every silo joins every round, so that all rounds are the same work."""
 
-    def charge(self, run: str, number: int, coin: Callable[[], bool]) -> Charge:
+    def charge(
+        self,
+        run: str,
+        number: int,
+        coin: Callable[[], bool],
+        rounds_to_join: Callable[[], tuple[int, ...]] | None = None,
+    ) -> Charge:
         """Charge a round; the coin shows heads."""
-        return super().charge(run, number, lambda: True)
+        return super().charge(run, number, lambda: True, rounds_to_join)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _until(log: Path, rounds: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (log.exists() and log.read_text().count("\n") >= rounds) and time.monotonic() < deadline:
         time.sleep(0.01)
 

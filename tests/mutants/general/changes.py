@@ -43,6 +43,7 @@ class Change:
         before: The original line.
         after: What stands there instead.
         text: The whole mutated file.
+        repeat: How many lines above it read the same.
     """
 
     file: str
@@ -51,11 +52,13 @@ class Change:
     before: str
     after: str
     text: str = field(repr=False)
+    repeat: int = 0
 
     @property
     def name(self) -> str:
         """What identifies it while lines above it come and go."""
-        return f"{self.file} | {self.operator} | {self.before} | {self.after}"
+        which = f" (again, {self.repeat})" if self.repeat else ""
+        return f"{self.file} | {self.operator} | {self.before} | {self.after}{which}"
 
     def path(self, root: Path) -> Path:
         """The file in a copy of the repository."""
@@ -125,7 +128,9 @@ def made(file: str, original: str, operator: str, occurrence: int) -> Change | N
     line = next(number for number, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])
     while not before[line].strip():  # a removed decorator takes the empty line above it along
         line += 1
-    return Change(file, line + 1, operator.rpartition("/")[2], before[line].strip(), after[line].strip(), text)
+    old, new = before[line].strip(), after[line].strip()
+    repeat = sum(above.strip() == old for above in before[:line])
+    return Change(file, line + 1, operator.rpartition("/")[2], old, new, text, repeat)
 
 
 @cache

@@ -66,6 +66,16 @@ def test_operators_numbers_conditions_and_statements_are_changed() -> None:
     assert {"values.append( 2)", "values.append(2)"} & after
 
 
+def test_changes_of_lines_that_read_the_same_have_names_of_their_own() -> None:
+    twice = "def refuse(a: int, b: int) -> None:\n" + 2 * "    if a == b:\n        raise ValueError(a)\n"
+    names = [change.name for change in all_changes(twice)]
+    assert len(names) == len(set(names))
+    assert [name for name in names if "pass" in name] == [
+        "__init__.py | remove-statement | raise ValueError(a) | pass",
+        "__init__.py | remove-statement | raise ValueError(a) | pass (again, 1)",
+    ]
+
+
 def test_every_file_gets_its_share_and_a_seed_repeats_it() -> None:
     scope = ("accounting/schedule.py", "accounting/calibration.py")
     drawn = sample(12, 1, scope)

@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from rpdp.accounting.certificate import SMALLEST_PROBABILITY
 from rpdp.accounting.step_loss import reach_for, relative_error, step_cells
 
 
@@ -46,3 +47,17 @@ def test_the_claim_covers_the_rounding_of_the_exponent_at_the_far_end(sigma: flo
     """The axis ends `reach` beyond the farther centre, which is 1/σ standard deviations away from the other one."""
     farthest = 0.5 * (reach_for(lost) + 1.0 / sigma) ** 2
     assert relative_error(sigma, lost) >= max(1e-14, 0.5 * float(np.spacing(farthest)))
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("q", [SMALLEST_PROBABILITY, 1e-6, 0.3, 1.0])
+def test_no_point_leaves_its_cell_even_where_q_is_tiny(q: float, centred: bool) -> None:
+    """Connect-the-dots clips the share of a point outside its cell, and then dominates nothing.
+
+    The cells are a thousandth of q wide: to invert the loss there takes all digits.
+    """
+    spacing = q / 1000.0
+    cells = step_cells(np.array([q]), 10.0, np.array([spacing]), 1e-9, centred=centred)
+    inside = cells.loss / spacing - cells.cell + (0.5 if centred else 0.0)
+    assert inside.min() > -1e-9
+    assert inside.max() < 1.0 + 1e-9

@@ -165,6 +165,16 @@ def test_the_rounding_of_a_tilt_is_in_the_relative_error(theta: float) -> None:
     assert tilted.error[0] == 0.0
 
 
+@pytest.mark.parametrize("theta", [0.0, 3.0, 100.0])
+def test_the_rounding_of_a_coarser_grid_is_in_the_relative_error(theta: float) -> None:
+    """New masses are products with e^{θ · distance}, at most e^{θ · spacing}, and sums of them."""
+    law = replace(tilted_law(theta, 0.01), relative=np.array([1e-13]))
+    spacing = 0.07
+    coarse = alone(coarsen(law, np.array([spacing])))
+    assert coarse.relative[0] >= 1e-13 + np.spacing(max(1.0, theta * spacing))
+    assert coarse.relative[0] <= 1e-13 + 8.0 * np.spacing(1.0 + theta * spacing)
+
+
 def test_a_row_gets_the_same_extra_tilts_in_any_company() -> None:
     """Otherwise its window, and so its price in the last digits, would depend on other records."""
     count = BinomialCount(60, 0.4)

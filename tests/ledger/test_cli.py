@@ -103,6 +103,10 @@ def test_exports(created: Steward, tmp_path: Path) -> None:
     assert "very personal" not in bare
     assert explained.hash not in bare
     assert len(json.loads(bare)["records"]) == 6
+    facts = {event["kind"]: event["facts"] for event in json.loads(bare)["events"]}
+    hashes = {event["kind"]: event["facts"] for event in whole["events"]}["create"]["records"]
+    assert "sha256" in hashes  # who knows all records but one could test a guess with it
+    assert facts["create"]["records"] == {name: value for name, value in hashes.items() if name != "sha256"}
     created("export", "ledger.db", "all.csv", code=2)
     created("export", "ledger.db", "all.xml", code=2)
 

@@ -415,6 +415,7 @@ def test_the_explanation_of_a_record(tmp_path: Path) -> None:
     for words in (
         "lifetime budget of ε = 4",
         "Run run",
+        "Reserved, and therefore spent: ε = ",
         "2 of 4 rounds announced, 2 of them joined",
         "left for further runs",
     ):
@@ -446,6 +447,7 @@ def test_what_a_cancelled_run_held_is_not_said_to_be_spent(tmp_path: Path) -> No
         ledger.reserve("run", small.by_hand(small.public(), table.ids, 0.1), None)
         (held,) = ledger.explain("r0").runs
         assert (held.epsilon, held.delta, held.joined, held.state) == (0.1, small.DELTA, 0, "held")
+        assert "Held, and therefore taken: ε = 0.1" in ledger.explain("r0").text
         ledger.cancel("run")
         (returned,) = ledger.explain("r0").runs
         assert (returned.epsilon, returned.delta, returned.given_joined) == (0.0, 0.0, 0.0)

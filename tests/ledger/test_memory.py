@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rpdp.errors import InputError, PlanError
-from rpdp.ledger import Account, MemoryAccount
+from rpdp.errors import InputError, PlanError, PrivacyRefusal
+from rpdp.ledger import Account, MemoryAccount, PublicHead
 from tests.ledger.account_suite import RECORDS, AccountSuite, plan
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ class TestMemoryAccount(AccountSuite):
         with pytest.raises(PlanError, match="the plan has 4 records and the account has 3"):
             account.reserve("run", plan(), None)
         assert account.status().runs == ()
+
+    def test_a_server_that_knows_a_ledger_is_refused(self) -> None:
+        """What the ledger has booked is not in this account: to go on with it would forget it."""
+        with pytest.raises(PrivacyRefusal, match="expects ledger 'abc', but this account is kept in memory"):
+            MemoryAccount(RECORDS).acknowledge(PublicHead("abc", 3, "00"))
 
     @pytest.mark.parametrize("position", [-1, RECORDS])
     def test_records_that_do_not_exist_cannot_be_withdrawn(self, position: int) -> None:

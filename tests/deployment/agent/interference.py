@@ -2,7 +2,8 @@
 
 The asker is a server: it sees kinds, sizes, reasons and times of answers, and nothing else. Both agents get the same
 requests at the same moment. A *unit* is one round with what goes with it: the announcement, "hello" while it is
-answered and after it, and a request that is refused but needs a turn, so that it shows when the agent has one.
+answered and after it, and a request that is refused but needs a turn, so that it shows when the agent has one. In some
+cases a unit is an admission instead, "hello" while it is answered, and its cancellation.
 
 A unit differs if an answer differs in kind, reason or size, or if the times of the whole unit differ by more than
 `RESOLUTION`; its sign says which agent is the larger. If the target causes nothing, the two agents are exchangeable in
@@ -33,7 +34,7 @@ from rpdp.deployment.agent.agent_client import Unreachable, ask
 from rpdp.federation.frames import Frame
 from tests.deployment.agent import interference_zoo as zoo
 from tests.deployment.agent.interference_host import RELEASE_AFTER, ROUNDS, Case, serve
-from tests.deployment.agent.scene import MOST, admission, announcement
+from tests.deployment.agent.scene import MOST, admission, announcement, cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -194,6 +195,7 @@ class Conversation:
         self._case = case
         self._model = announced_model(case)
         self._next = 1
+        self._tried = 0
 
     def ask(self, *requests: Frame) -> Unit:
         """Ask both; who is asked first changes."""
@@ -204,7 +206,7 @@ class Conversation:
             meanwhile = world.ask(HELLO)
             return [first.result(), meanwhile, *(world.ask(request) for request in requests[1:])]
 
-        order = [WITH, WITHOUT] if self._next % 2 else [WITHOUT, WITH]
+        order = [WITH, WITHOUT] if (self._next + self._tried) % 2 else [WITHOUT, WITH]
         asked = {name: self._pool.submit(talk, self.worlds[name]) for name in order}
         unit = Unit(release_after=self._case.release_after)
         for name, future in asked.items():
@@ -214,6 +216,12 @@ class Conversation:
     def admit(self) -> Unit:
         """Propose the plan."""
         return self.ask(HELLO, admission(self.public))
+
+    def try_admission(self) -> Unit:
+        """Propose the plan for a run of another name, and cancel that run."""
+        self._tried += 1
+        run = f"try {self._tried}"
+        return self.ask(admission(self.public, run), cancellation(run))
 
     def round(self) -> Unit:
         """Announce the next round; then "hello", and a request that needs a turn and nothing else."""
@@ -263,15 +271,10 @@ def examine(case: Case, worlds: dict[str, World]) -> Verdict:
         return Verdict(case.name, "LEAK", f"at the start: {one.state} {one.text} / {other.state} {other.text}")
     with ThreadPoolExecutor(4) as pool:
         talk = Conversation(case, worlds, pool)
-        unit = talk.admit()
-        if unit.seen[WITH] != unit.seen[WITHOUT]:
-            return Verdict(case.name, "LEAK", f"admission: {unit.seen}")
-        kind, reason, _ = unit.seen[WITH][-1]
-        if kind == "nothing":
-            return Verdict(case.name, "NO UPDATE", "admission: no answer in time")
-        if kind != "admitted":
-            return Verdict(case.name, "refused", f"admission: {reason}")
-        verdict = _judge(case, [talk.round() for _ in range(SCREENED)], talk.round)
+        if not case.admissions and (ended := _admitted(case, talk.admit())) is not None:
+            return ended
+        unit = talk.try_admission if case.admissions else talk.round
+        verdict = _judge(case, [unit() for _ in range(SCREENED)], unit)
     stopped = {name: world.stop() for name, world in worlds.items()}
     if max(stopped.values()) > STOPPED and verdict.is_good:
         return Verdict(case.name, "LEAK", f"SIGTERM did not end it: {stopped}", verdict.units)
@@ -280,10 +283,20 @@ def examine(case: Case, worlds: dict[str, World]) -> Verdict:
     return verdict
 
 
+def _admitted(case: Case, unit: Unit) -> Verdict | None:
+    """None if both agents admitted the run; else how the case ended."""
+    if unit.seen[WITH] != unit.seen[WITHOUT]:
+        return Verdict(case.name, "LEAK", f"admission: {unit.seen}")
+    kind, reason, _ = unit.seen[WITH][-1]
+    if kind == "nothing":
+        return Verdict(case.name, "NO UPDATE", "admission: no answer in time")
+    return None if kind == "admitted" else Verdict(case.name, "refused", f"admission: {reason}")
+
+
 def _judge(case: Case, screened: list[Unit], more: Callable[[], Unit]) -> Verdict:
     signs = [unit.sign for unit in screened]
     if abs(sum(signs)) < SUSPICIOUS:
-        while not (case.overflows or _updated(screened)):  # the machine may be so busy that rounds are late
+        while not (case.overflows or _done(screened)):  # the machine may be so busy that rounds are late
             if len(screened) == 4 * SCREENED:
                 return Verdict(case.name, "NO UPDATE", _seen(screened), len(screened))
             screened.append(more())
@@ -297,8 +310,10 @@ def _judge(case: Case, screened: list[Unit], more: Callable[[], Unit]) -> Verdic
     return Verdict(case.name, "indistinguishable", f"{_seen(fresh)}, p = {chance:.1g}", len(screened + fresh))
 
 
-def _updated(units: list[Unit]) -> bool:
-    return any(unit.seen[WITH][0][0] == "update" == unit.seen[WITHOUT][0][0] for unit in units)
+def _done(units: list[Unit]) -> bool:
+    """Whether both agents did once what was asked."""
+    first = [{unit.seen[name][0][0] for name in (WITH, WITHOUT)} for unit in units]
+    return {"update"} in first or {"admitted"} in first
 
 
 def _seen(units: list[Unit]) -> str:

@@ -32,6 +32,8 @@ RAISES = looking_model("raises")
 SLEEPS = looking_model("sleeps")
 NO_MEMORY = looking_model("allocator fails")
 ENDLESS = looking_model("waits for ever")
+OWN_BUDGET = Case("a budget of its own: admissions", epsilon=1e-6, noise_multiplier=3000.0, delta=1e-8, admissions=True)
+"""Without a whole table an admission needs 84 prices with the target, 12 without it; the table has 196."""
 
 FAST = [
     HONEST,
@@ -64,6 +66,8 @@ FAST = [
     Case("a loop as long as the input says", model="repeating"),
     Case("a learning rate of 10⁻³⁰", recipe={"learning_rate": 1e-30}),
     Case("a learning rate of 10³⁰", recipe={"learning_rate": 1e30}),
+    OWN_BUDGET,
+    Case("a budget of its own: rounds", epsilon=1.25),
     Case("half of the rounds", participation=None, participations=ROUNDS // 2, target="NaN"),
 ]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpdp import BudgetTable
+from rpdp.accounting.curve import PrivacyCurve
 from rpdp.cli.signals import stop_on_signal
 from rpdp.cli.silo_command import _facts
 from rpdp.deployment.agent import agent as agent_module
@@ -47,6 +48,9 @@ LIFETIME_DELTA = 0.01
 EPSILON = 1000.0
 """So large that every record is drawn in every step: what one record causes happens in every round."""
 
+PRICE = 0.016
+"""Share of `release_after`."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -56,6 +60,9 @@ class Case:
         target: Which record is there or not.
         first: The target is the first record of the silo, not the last one.
         label: The target's label.
+        epsilon: The target's budget; that of all others is `EPSILON`.
+        admissions: Units are admissions that are cancelled again, not rounds; a price takes `PRICE` of `release_after`
+            longer, as if the plan or the machine were slow.
         weights: Which model the server announces.
         correction: The number in every place of the correction, if there is one.
         is_production: With secure randomness on a production ledger; otherwise both agents draw the same coins.
@@ -67,12 +74,16 @@ class Case:
     target: str = "marked"
     first: bool = False
     label: int = 0
+    epsilon: float = EPSILON
+    admissions: bool = False
     weights: str = "zeros"
     correction: float | None = None
     recipe: dict[str, Any] = field(default_factory=dict)
     local_steps: int = 2
     participation: float | None = 1.0
     participations: int | None = None
+    noise_multiplier: float = 8.0
+    delta: float = 1e-3
     is_production: bool = False
     release_after: float = RELEASE_AFTER
 
@@ -89,7 +100,8 @@ class Case:
             self.local_steps,
             participation=self.participation,
             participations=self.participations,
-            noise_multiplier=8.0,
+            noise_multiplier=self.noise_multiplier,
+            delta=self.delta,
             accountant="rdp",  # its table, which every admission computes, takes half a second instead of three
             recipe=Recipe(**self.recipe),
             model_fingerprint=model_fingerprint(zoo.make_model(self.model)),
@@ -108,7 +120,7 @@ def build(folder: Path, case: Case, with_target: bool) -> SiloFile:
         f"loss = zoo.make_loss({case.loss!r})\n"
     )
     ids = zoo.make_records(target)[1]
-    table = BudgetTable(ids, np.full(len(ids), EPSILON))
+    table = BudgetTable(ids, np.where(np.array(ids) == "target", case.epsilon, EPSILON))
     table.write(folder / "budgets.csv")
     kind: Any = "production" if case.is_production else "simulation"
     Ledger.create(folder / "ledger.db", table, kind=kind, lifetime_delta=LIFETIME_DELTA).close()
@@ -148,6 +160,8 @@ def serve(folder: Path, case: Case, with_target: bool, leak: str | None, link: C
     for number in (1, 2):
         os.dup2(log, number)
     zoo.SLEEP = case.release_after / 2
+    if case.admissions:
+        _changed(PrivacyCurve, "_price", lambda price: _slow(price, PRICE * case.release_after))
     if leak is not None:
         LEAKS[leak]()
     try:
@@ -183,6 +197,14 @@ def _release_after(agent: Agent) -> float:
 
 def _changed(owner: type, name: str, change: Callable[[Any], Any]) -> None:
     setattr(owner, name, change(getattr(owner, name)))
+
+
+def _slow(price: Any, seconds: float) -> Any:
+    def changed(curve: PrivacyCurve, q: Any) -> Any:
+        time.sleep(seconds * q.size)
+        return price(curve, q)
+
+    return changed
 
 
 def _late() -> None:
@@ -269,8 +291,14 @@ def _unchecked() -> None:
         setattr(module, CHECK, nothing)
 
 
+def _no_table() -> None:
+    """An admission computes only the prices that its own budgets need."""
+    _changed(PrivacyCurve, "tabulate", lambda _: lambda curve: None)
+
+
 CHECK = "require_value_independent"
 UNCHECKED = "models are not checked"
+NO_TABLE = "only needed prices"
 SOMETIMES = "sits out every other round"
 LEAKS: dict[str, Callable[[], None]] = {
     "answers late": _late,
@@ -280,4 +308,5 @@ LEAKS: dict[str, Callable[[], None]] = {
     "a byte more": _longer,
     "another word": _other_word,
     UNCHECKED: _unchecked,
+    NO_TABLE: _no_table,
 }

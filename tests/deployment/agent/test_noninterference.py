@@ -14,8 +14,17 @@ import pytest
 
 from tests.deployment.agent import interference
 from tests.deployment.agent.interference import ALARM, WITH, WITHOUT, Unit, run_cases, sign_test, table
-from tests.deployment.agent.interference_cases import ENDLESS, FAST, HONEST, SLEEPS, SLOW, looking_loss, looking_model
-from tests.deployment.agent.interference_host import LEAKS, SOMETIMES, UNCHECKED, not_covered
+from tests.deployment.agent.interference_cases import (
+    ENDLESS,
+    FAST,
+    HONEST,
+    OWN_BUDGET,
+    SLEEPS,
+    SLOW,
+    looking_loss,
+    looking_model,
+)
+from tests.deployment.agent.interference_host import LEAKS, NO_TABLE, SOMETIMES, UNCHECKED, not_covered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,10 +67,12 @@ def require_caught(folder: Path, controls: list[tuple[str, Case]]) -> None:
 def test_an_agent_that_shows_the_target_is_caught(folder: Path) -> None:
     """The control: the same experiment, with agents that lack non-interference in one thing each.
 
-    Without the checks of models, a record that sleeps or never ends is seen although training is ended in time.
+    Without the checks of models, a record that sleeps or never ends is seen although training is ended in time; without
+    the whole table of prices, a budget that no other record has is seen in the time of an admission.
     """
-    shown = [(leak, HONEST) for leak in LEAKS if leak not in (SOMETIMES, UNCHECKED)]
-    require_caught(folder, [*shown, *((UNCHECKED, case) for case in (SLEEPS, ENDLESS, looking_loss("sleeps", "item")))])
+    shown = [(leak, HONEST) for leak in LEAKS if leak not in (SOMETIMES, UNCHECKED, NO_TABLE)]
+    unchecked = [(UNCHECKED, case) for case in (SLEEPS, ENDLESS, looking_loss("sleeps", "item"))]
+    require_caught(folder, [*shown, *unchecked, (NO_TABLE, OWN_BUDGET)])
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from rpdp_lab.tasks import heart_disease
 
 from rpdp import Evaluation, Ledger, Policy, PublicPlan, Silo, simulate
 from rpdp.deployment.files.silo_file import SiloFile
@@ -24,7 +25,6 @@ from rpdp.deployment.flower.control import Control
 from rpdp.deployment.trial import federation, start_agent
 from rpdp.studies.run_directory import read_result, read_rounds
 from rpdp.studies.study_data import default_correct, records_of
-from rpdp.tasks.registry import task
 from rpdp.training import FlatModel
 
 from . import trials
@@ -52,14 +52,14 @@ LONGEST = 900.0
 # The task's own model and loss, with steps long enough to be killed in.
 SLEEPY = """
 import time
-from rpdp.tasks.registry import task
+from rpdp_lab.tasks import heart_disease
 
 def model():
-    return task("heart_disease").model(seed=0)
+    return heart_disease().model(seed=0)
 
 def loss(outputs, targets):
     time.sleep({seconds})
-    return task("heart_disease").loss(outputs, targets)
+    return heart_disease().loss(outputs, targets)
 """
 
 
@@ -72,8 +72,8 @@ def slow_down(layout: Layout, silo: str, seconds: float) -> None:
     path = layout.silo(silo) / "silo.toml"
     own = 'model = "sleepy:model"\nloss = "sleepy:loss"'
     text = path.read_text()
-    assert '[models.study]\ntask = "heart_disease"' in text
-    path.write_text(text.replace('[models.study]\ntask = "heart_disease"', f"[models.study]\n{own}"))
+    assert '[models.study]\ntask = "rpdp_lab.tasks:heart_disease"' in text
+    path.write_text(text.replace('[models.study]\ntask = "rpdp_lab.tasks:heart_disease"', f"[models.study]\n{own}"))
     (layout.silo(silo) / "sleepy.py").write_text(SLEEPY.format(seconds=seconds))
 
 
@@ -212,13 +212,13 @@ def require_sound(layout: Layout, *, rounds: int, newest: bool) -> None:
 
 def evaluation() -> Evaluation:
     """All silos' test records."""
-    held = task("heart_disease").load().silos
+    held = heart_disease().load().silos
     return Evaluation({name: records_of(silo.test) for name, silo in held.items()}, default_correct)
 
 
 def simulated(layout: Layout, budgets: dict[str, BudgetTable], seed: int) -> float:
     """Accuracy of the simulator with the same plan, data and budgets."""
-    chosen = task("heart_disease")
+    chosen = heart_disease()
     public = PublicPlan.read(layout.server / "plan.json")
     silos = [
         Silo(
@@ -241,7 +241,7 @@ def test_accuracy_is_that_of_the_simulator(tmp_path_factory: pytest.TempPathFact
     with disturbed(layout, deadline=120.0) as trial:
         trial.finish()
     require_sound(layout, rounds=ROUNDS, newest=True)
-    measure, model = evaluation(), FlatModel(task("heart_disease").model(seed=0))
+    measure, model = evaluation(), FlatModel(heart_disease().model(seed=0))
 
     def accuracy() -> float:
         return measure.score({silo: measure.hits(model, silo) for silo in SILOS}).accuracy

@@ -95,7 +95,7 @@ def sat_out_and_answered(silo: Silo, public: PublicPlan, count: int) -> int:
     """Announces rounds again that were sat out; how many are answered with an update."""
     first = played(silo, public)
     sat_out = [number for number, answer in first.items() if answer is None] + [5]
-    assert len(sat_out) > 5
+    assert len(sat_out) > 1
     chance = random.Random(4)  # noqa: S311
     return sum(silo.answer(announced(public, chance.choice(sat_out))) is not None for _ in range(count))
 

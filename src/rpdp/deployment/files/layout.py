@@ -241,7 +241,7 @@ min_noise_multiplier = {noise}
 lifetime_delta = {delta}
 max_runs = {runs}
 max_hold = 86400           # seconds; how long a run may hold budgets before its first round
-release_after = 2.0        # seconds; "ready" answers at once, which reveals how long training takes
+release_after = 5.0        # seconds; "ready" answers at once, which reveals how long training takes
 # The plan in server/plan.json, and no other; without this line, any plan within the limits may use budgets up.
 allowed_plans = ["{plan}"]
 """

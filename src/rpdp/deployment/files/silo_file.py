@@ -13,7 +13,7 @@ loss = "hospital:loss"                   or task = "breast_cancer"
 [policy]                                 the silo's limits; those of the recipe have defaults
 max_rounds = 15
 max_hold = 86400                         seconds; how long a run may hold budgets before its first round
-release_after = 2.0                      seconds; "ready" reveals how long training takes
+release_after = 5.0                      seconds; "ready" reveals how long training takes
 allowed_plans = ["…"]                    fingerprints; without it any plan within the limits
 """
 

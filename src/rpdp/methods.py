@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rpdp.budgets import RecordBudgets
 from rpdp.checks import require_choice, require_count, require_positive
 from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.planning import SiloPlan, Status, assign_allowed
+from rpdp.planning import Allowances, SiloPlan, Status, assign_allowed, plain_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +94,7 @@ class Method:
     def public(self, public: PublicPlan, declared: Declared, level: float | None) -> PublicPlan:
         """The public plan for this method: B is its expected batch on the declared budgets."""
         planner = self.planner(declared.epsilon, declared, level)
-        share = float(planner(public, _numbered(declared), RecordBudgets(declared.epsilon, None)).q.mean())
+        share = float(planner(public, _numbered(declared), Allowances.of_sums(declared.epsilon)).q.mean())
         if share <= 0.0:
             raise PrivacyRefusal(
                 f"method {self.name}: no declared budget is large enough for a single draw; use fewer rounds or more "
@@ -133,27 +132,29 @@ def _without_limit(everyone: NDArray[np.float64], declared: Declared, level: flo
 
 
 def _same_for_all(
-    public: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets, *, level: float, leave_out: bool
+    public: PublicPlan, ids: pa.ChunkedArray, left: Allowances, *, level: float, leave_out: bool
 ) -> SiloPlan:
     """One ε for all. A record that allows less is left out, or sampled as if it allowed that much."""
-    allowed = left.epsilon >= level
-    epsilon = np.where(allowed, level, 0.0) if leave_out else np.full(len(left.epsilon), level)
-    plan = assign_allowed(public, ids, RecordBudgets(epsilon, left.delta))
+    allowed = left.amount >= level
+    epsilon = np.where(allowed, level, 0.0) if leave_out else np.full(len(left.amount), level)
+    plan = assign_allowed(public, ids, replace(left, lifetime=epsilon, amount=epsilon))
     if not leave_out:
         return plan
     status = np.where(allowed, plan.status, np.uint8(Status.BUDGET_TOO_SMALL)).astype(np.uint8)
-    return replace(plan, budget=left.epsilon.copy(), status=status, estimator=f"uniform at {level:.6g}")
+    return replace(plan, epsilon=left.lifetime, budget=left.amount, status=status, estimator=f"uniform at {level:.6g}")
 
 
-def _unpriced(public: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets, *, declared: Declared) -> SiloPlan:
+def _unpriced(public: PublicPlan, ids: pa.ChunkedArray, left: Allowances, *, declared: Declared) -> SiloPlan:
     """Sample every record as often as our method does on average. There is no promise, so the cost is infinite."""
-    q = float(assign_allowed(public, _numbered(declared), RecordBudgets(declared.epsilon, None)).q.mean())
+    q = float(assign_allowed(public, _numbered(declared), Allowances.of_sums(declared.epsilon)).q.mean())
     count = len(ids)
+    unlimited, probability = np.full(count, np.inf), np.full(count, q)
     return SiloPlan(
         public=public,
         ids=ids,
-        budget=np.full(count, np.inf),
-        q=np.full(count, q),
+        budget=unlimited,
+        q=probability,
+        **plain_columns(public, unlimited, probability),
         cost=np.full(count, np.inf),
         active_rounds=np.full(count, public.schedule.rounds, dtype=np.int32),
         status=np.full(count, Status.SAMPLED, dtype=np.uint8),

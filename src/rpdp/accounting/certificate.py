@@ -54,6 +54,9 @@ class Certificate:
     """The inverse of a cost that rises with q. `price(q)` must return an upper bound on the cost of every q."""
 
     price: Callable[[FloatArray], FloatArray]
+    absolute_below: float = ABSOLUTE_BELOW
+    """Below this cost, gaps between nodes are absolute: `NODE_GAP` of it."""
+
     _knots: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
     _knot_prices: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
     _knot_costs: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
@@ -134,7 +137,7 @@ class Certificate:
             both = slice(index, index - 2 if index > 1 else None, -1)
             self._brackets[index] = self._knots[both], self._knot_prices[both]
         for most_parts in _PARTS_BY_PASS:
-            missing = {i: _missing_nodes(*self._brackets[i], most_parts) for i in unfinished}
+            missing = {i: _missing_nodes(*self._brackets[i], most_parts, self.absolute_below) for i in unfinished}
             unfinished = [i for i in unfinished if missing[i].size]
             if not unfinished:
                 break
@@ -149,19 +152,15 @@ def _parts(size: int) -> list[slice]:
     return [slice(start, start + _BUDGETS_AT_ONCE) for start in range(0, size, _BUDGETS_AT_ONCE)]
 
 
-def _scale(cost: FloatArray) -> FloatArray:
-    """Costs in a coordinate in which the allowed gap is the same everywhere: linear below 0.05, logarithmic above."""
-    return np.where(
-        cost < ABSOLUTE_BELOW,
-        cost / ABSOLUTE_BELOW,
-        1.0 + np.log(np.maximum(cost, ABSOLUTE_BELOW) / ABSOLUTE_BELOW),
-    )
+def _scale(cost: FloatArray, below: float) -> FloatArray:
+    """Costs in a coordinate in which the allowed gap is the same everywhere: linear below a cost, logarithmic above."""
+    return np.where(cost < below, cost / below, 1.0 + np.log(np.maximum(cost, below) / below))
 
 
-def _missing_nodes(nodes: FloatArray, costs: FloatArray, most_parts: int) -> FloatArray:
+def _missing_nodes(nodes: FloatArray, costs: FloatArray, most_parts: int, below: float) -> FloatArray:
     """Further nodes that bring neighbouring costs within the gap; empty when they already are."""
     logs = np.log(nodes)
-    gaps = np.diff(_scale(np.maximum.accumulate(costs)))
+    gaps = np.diff(_scale(np.maximum.accumulate(costs), below))
     parts = np.minimum(np.ceil(gaps / (NODE_GAP * _AIM)), most_parts).astype(np.int64)
     parts[(gaps <= NODE_GAP) | (np.diff(logs) < _CLOSEST)] = 1
     pieces = [np.exp(np.linspace(logs[i], logs[i + 1], parts[i] + 1)[1:-1]) for i in np.flatnonzero(parts > 1)]

@@ -36,7 +36,7 @@ _REACH = 10.0
 _NEGLIGIBLE = 40.0
 """Parts of the integrand whose logarithm is this far below that of the total are left out."""
 
-_MOMENT_ERROR = 1e-11
+MOMENT_ERROR = 1e-11
 """The relative error allowed for a moment; integration in forty digits shows less (tested)."""
 
 _NODES_AT_ONCE = 500_000
@@ -148,7 +148,7 @@ def tight_epsilon(log_moment: FloatArray, orders: FloatArray, delta: float) -> F
     bound jumps there, so no q uses up a budget between 0 and the value just above the jump.
     """
     theta = orders - 1.0
-    divergence, needed = log_moment * (1.0 + _MOMENT_ERROR) / theta, (np.log(delta) + np.log(orders)) / theta
+    divergence, needed = log_moment * (1.0 + MOMENT_ERROR) / theta, (np.log(delta) + np.log(orders)) / theta
     rounding = 4.0 * np.finfo(np.float64).eps * (divergence + np.abs(needed) + np.log1p(1.0 / theta))
     epsilon = divergence - np.log1p(1.0 / theta) - needed + rounding
     within_delta = delta**2 + np.expm1(-divergence) > 0.0

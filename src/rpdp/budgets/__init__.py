@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rpdp.budgets.account_kinds import ACCOUNT_KINDS, MOST_SILOS_PER_PERSON, AccountKind
 from rpdp.budgets.distributions import (
     AUTHORS,
     PAPER,
@@ -15,9 +16,12 @@ from rpdp.budgets.distributions import (
 from rpdp.budgets.table import BudgetTable, RecordBudgets
 
 __all__ = [
+    "ACCOUNT_KINDS",
     "AUTHORS",
+    "MOST_SILOS_PER_PERSON",
     "PAPER",
     "PARAMETER_SETS",
+    "AccountKind",
     "BoundedMixGauss",
     "BoundedPareto",
     "BudgetTable",

@@ -158,8 +158,18 @@ class BudgetTable:
         codes = self._subject_codes()
         return np.bincount(codes)[codes]
 
-    def per_record(self, lifetime_delta: float | None = None) -> RecordBudgets:
-        """What each single record allows. `lifetime_delta` is used for all records if there is no δ column."""
+    def per_record(self, lifetime_delta: float | None = None, *, parts: int = 1) -> RecordBudgets:
+        """What each single record allows. `lifetime_delta` is used for all records if there is no δ column.
+
+        Args:
+            lifetime_delta: The δ of records without one of their own.
+            parts: Into how many equal parts (ε/k, δ/k) each budget is split first, of which this silo holds one: the
+                number of silos in which a person may have a sum account.
+        """
+        if parts > 1:
+            delta = None if self.delta is None else self.delta / parts
+            one = BudgetTable(self.ids, self.epsilon / parts, delta=delta, subjects=self.subjects)
+            return one.per_record(None if lifetime_delta is None else lifetime_delta / parts)
         delta = self.delta
         if lifetime_delta is not None:
             require_delta("lifetime_delta", lifetime_delta)

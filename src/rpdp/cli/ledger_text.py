@@ -23,13 +23,13 @@ def show_overview(ledger: Path, overview: Overview) -> None:
             f"{group.low:g} – {group.high:g}" if group.high is not None else f"above {group.low:g}",
             f"{group.records:,}",
             f"{group.mean_epsilon:.4g}",
-            f"{group.mean_spent:.4g}",
+            f"{group.mean_share_used:.1%}",
             f"{group.exhausted:,}",
             f"{group.off:,}",
         ]
         for group in overview.groups
     ]
-    print_table("Budgets in force", ["ε", "records", "mean ε", "mean spent", "nothing left", "not drawn"], rows)
+    print_table("Budgets in force", ["ε", "records", "mean ε", "mean share used", "nothing left", "not drawn"], rows)
     runs = [
         [
             run.status.run,

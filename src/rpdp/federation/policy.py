@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rpdp.budgets import MOST_SILOS_PER_PERSON
 from rpdp.checks import (
     require_count,
     require_delta,
@@ -15,8 +16,11 @@ from rpdp.checks import (
     require_positive,
 )
 from rpdp.errors import PrivacyRefusal, Reason
+from rpdp.planning.allowances import Allowance, Purpose, checked_reserves
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rpdp.planning import PublicPlan
 
 ONE_DAY = 86_400
@@ -39,6 +43,11 @@ class Policy:
         min_noise_multiplier: The smallest σ.
         lifetime_delta: The δ over all runs for records without a δ of their own.
         max_runs: The largest number of runs in total. Cancelled runs do not count.
+        max_share_per_run: The largest share of a lifetime budget that one run may take. Real runs need it: without it
+            the first run takes everything.
+        max_epsilon_per_run: The largest ε of one run alone, at the δ of its plan; None for no such limit.
+        reserved: Shares of lifetime budgets that are kept for purposes, such as {"evaluation": 0.2}.
+        silos_per_person: In how many silos of the federation a person may ever have an account.
         max_hold: The longest time, in seconds, for which a run may hold budgets before its first round.
         allowed_plans: Fingerprints of the plans that may run; None for any plan within the limits. A run books budgets,
             so without this whoever can send a plan can use budgets up.
@@ -59,6 +68,10 @@ class Policy:
     min_noise_multiplier: float
     lifetime_delta: float
     max_runs: int = 1
+    max_share_per_run: float | None = None
+    max_epsilon_per_run: float | None = None
+    reserved: Mapping[Purpose, float] = field(default_factory=dict)
+    silos_per_person: int = 1
     max_hold: int = ONE_DAY
     allowed_plans: tuple[str, ...] | None = None
     min_learning_rate: float = 1e-6
@@ -77,6 +90,12 @@ class Policy:
             require_least(name, getattr(self, name), 0.0)
         require_fraction("max_participation", self.max_participation)
         require_delta("lifetime_delta", self.lifetime_delta)
+        require_count("silos_per_person", self.silos_per_person, most=MOST_SILOS_PER_PERSON)
+        if self.max_share_per_run is not None:
+            require_fraction("max_share_per_run", self.max_share_per_run)
+        if self.max_epsilon_per_run is not None:
+            require_positive("max_epsilon_per_run", self.max_epsilon_per_run)
+        object.__setattr__(self, "reserved", checked_reserves(self.reserved))
         for plan in self.allowed_plans or ():
             require_fingerprint("allowed_plans", plan)
 
@@ -89,12 +108,27 @@ class Policy:
             max_participation=_participation(public),
             max_clip_norm=public.clip_norm,
             min_noise_multiplier=public.noise_multiplier,
-            lifetime_delta=public.delta,
+            lifetime_delta=public.delta if public.lifetime_delta is None else public.lifetime_delta,
+            max_share_per_run=1.0,
+            silos_per_person=public.silos_per_person,
             min_learning_rate=max(_last_rate(public), sys.float_info.min),
             max_learning_rate=public.recipe.learning_rate,
             max_momentum=public.recipe.momentum,
             min_micro_batch=public.recipe.micro_batch,
             max_proximal=max(_proximal(public), 0.0),
+        )
+
+    def allowance(self, public: PublicPlan) -> Allowance:
+        """Return what a run of this plan may take of each record: the smaller of what both sides allow."""
+        if self.max_share_per_run is None:
+            raise PrivacyRefusal(
+                "this silo's policy states no max_share_per_run, so one run could take whole lifetime budgets; nothing "
+                "was reserved. Add it to the policy, such as 0.1 for ten runs",
+                Reason.POLICY,
+            )
+        share = self.max_share_per_run if public.share is None else min(self.max_share_per_run, public.share)
+        return Allowance(
+            share=share, purpose=public.purpose, max_epsilon=self.max_epsilon_per_run, reserved=self.reserved
         )
 
     def require(self, public: PublicPlan, runs_before: int) -> None:
@@ -125,6 +159,10 @@ class Policy:
             for name, (value, side, limit) in asked.items()
             if (value > limit if side == "at most" else value < limit)
         ]
+        if public.silos_per_person != self.silos_per_person:
+            beyond.append(f"silos_per_person={public.silos_per_person} (policy: exactly {self.silos_per_person})")
+        if public.lifetime_delta not in (None, self.lifetime_delta):
+            beyond.append(f"lifetime_delta={public.lifetime_delta} (policy: exactly {self.lifetime_delta})")
         if beyond:
             raise PrivacyRefusal(
                 f"the plan exceeds this silo's policy: {', '.join(beyond)}; nothing was reserved. Ask for a plan "

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import counts_repr
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.devices import known_device
 from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.local_training import LocalTraining
 from rpdp.federation.messages import Update
-from rpdp.ledger import BudgetAccountant, MemoryAccount
-from rpdp.planning import assign_allowed
+from rpdp.ledger import AccountTerms, BudgetAccountant, MemoryAccount
+from rpdp.planning import assign_allowed, states_its_costs
 from rpdp.training import FlatModel, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from rpdp.budgets import BudgetTable
+    from rpdp.budgets import AccountKind, BudgetTable
     from rpdp.federation.messages import Announcement
     from rpdp.federation.policy import Policy
     from rpdp.federation.training_process import TrainingProcess
     from rpdp.ledger import Account
-    from rpdp.planning import Planner, PublicPlan, SiloPlan
+    from rpdp.planning import Allowances, Planner, PublicPlan, SiloPlan
     from rpdp.sampling import Randomness
     from rpdp.training import Kernel, PerRecordLoss, Records
 
@@ -210,7 +211,7 @@ class Silo:
             require_value_independent(module, loss, self.records)
         announced = self.announced(run)
         if announced is None:
-            self.account.reserve(run, plan, began + held_for)
+            self.account.reserve(run, plan, began + held_for, self.policy.allowance(public))
         self._run = _Run(run, plan, kernel, randomness)
         if announced:
             self._run.accountant.charge(announced)
@@ -237,10 +238,13 @@ class Silo:
         self._require_member(public)
         if run in {status.run for status in statuses}:
             return self._resumed(run, public)
+        allowance = self.policy.allowance(public)
+        self._require_accounts(public)
+        allowed = self.account.left(self.budgets, self.policy.lifetime_delta, allowance)
         if self.is_timed:
-            public.curve.tabulate()
-        plan = self.planner(public, self.budgets.ids, self.account.left(self.budgets, self.policy.lifetime_delta))
-        self._require_honest(plan, public)
+            _tabulate(public, self.account.account, allowed.common_delta)
+        plan = self.planner(public, self.budgets.ids, allowed)
+        self._require_honest(plan, public, allowed)
         return plan
 
     def announced(self, run: str) -> int | None:
@@ -357,7 +361,18 @@ class Silo:
         self.account.store(self._admitted().name, update.round, update.to_bytes())
         return update
 
-    def _require_honest(self, plan: SiloPlan, public: PublicPlan) -> None:
+    def _require_accounts(self, public: PublicPlan) -> None:
+        """Refuse a plan for other accounts than this silo keeps: a person's accounts in all silos must fit together."""
+        kept = self.account
+        if kept.silos_per_person != public.silos_per_person or public.account not in (None, kept.account):
+            raise PrivacyRefusal(
+                f"silo {self.name}: the plan is for account={public.account or kept.account!r} and silos_per_person="
+                f"{public.silos_per_person}, but this silo's account is {kept.account!r} with silos_per_person="
+                f"{kept.silos_per_person}, for ever; nothing was reserved. All silos need the same",
+                Reason.POLICY,
+            )
+
+    def _require_honest(self, plan: SiloPlan, public: PublicPlan, allowed: Allowances) -> None:
         """Refuse a plan that is for other settings or records, or that states less than its true cost.
 
         In simulations a method may state less than it costs, because they serve to compare such methods.
@@ -369,18 +384,16 @@ class Silo:
             )
         if self.account.is_simulation:
             return
-        for rounds in np.unique(plan.active_rounds[plan.q > 0.0]):
-            rows = (plan.active_rounds == rounds) & (plan.q > 0.0)
-            if not public.curve.after(int(rounds)).covers(plan.q[rows], plan.cost[rows]).all():
-                raise PrivacyRefusal(
-                    f"silo {self.name}: the planner states lower costs than its probabilities have; use a planner that "
-                    "keeps its promise, such as assign_allowed"
-                )
+        if not states_its_costs(plan, allowed):
+            raise PrivacyRefusal(
+                f"silo {self.name}: the planner states lower costs than its probabilities have; use a planner that "
+                "keeps its promise, such as assign_allowed"
+            )
 
     def _resumed(self, run: str, public: PublicPlan) -> SiloPlan:
         """Return the plan that this run was admitted with; refused if the public plan has changed."""
-        allowed = self.budgets.per_record(self.policy.lifetime_delta)
-        plan = self.account.resume(run, self.budgets.ids, allowed)
+        terms = AccountTerms(self.account.account, self.policy.lifetime_delta, self.account.silos_per_person)
+        plan = self.account.resume(run, self.budgets.ids, terms.per_record(self.budgets))
         if plan.public.fingerprint != public.fingerprint:
             raise PrivacyRefusal(
                 f"silo {self.name}: run {run!r} was admitted with plan {plan.public.fingerprint[:12]}…, not with "
@@ -435,6 +448,16 @@ class Silo:
         if self._run is None:
             raise PrivacyRefusal(f"silo {self.name}: no run was admitted; call admit first", Reason.RUN)
         return self._run
+
+
+def _tabulate(public: PublicPlan, account: AccountKind, common_delta: float | None) -> None:
+    """Compute everything that planning may need for any records of accounts of this kind."""
+    if account == "renyi":
+        for order in ORDERS[1:].tolist():
+            public.divergence_curve(order).tabulate()
+        return
+    public.curve_at(public.delta if common_delta is None else common_delta).tabulate()
+    public.delta_table.tabulate()
 
 
 def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rpdp.lazy import lazy_names
 from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus
+from rpdp.ledger.account_terms import AccountTerms
 from rpdp.ledger.budget_accountant import BudgetAccountant
 from rpdp.ledger.memory import MemoryAccount
 
@@ -29,6 +30,15 @@ _HOME_OF = {
     "StewardPublicKey": "rpdp.ledger.stewardship.steward_keys",
 }
 
-__all__ = ["Account", "AccountStatus", "BudgetAccountant", "Charge", "MemoryAccount", "RunStatus", *_HOME_OF]
+__all__ = [
+    "Account",
+    "AccountStatus",
+    "AccountTerms",
+    "BudgetAccountant",
+    "Charge",
+    "MemoryAccount",
+    "RunStatus",
+    *_HOME_OF,
+]
 
 __getattr__ = lazy_names(__name__, _HOME_OF)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from rpdp.errors import PlanError, PrivacyRefusal
+from rpdp.planning import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.accounting import Schedule
-    from rpdp.budgets import BudgetTable, RecordBudgets
+    from rpdp.budgets import AccountKind, BudgetTable, RecordBudgets
     from rpdp.ledger.store.chain import PublicHead
-    from rpdp.planning import SiloPlan
+    from rpdp.planning import Allowance, Allowances, SiloPlan
 
 RunState = Literal["held", "committed", "cancelled", "expired"]
 Canceller = Literal["server", "steward", "expiry"]
@@ -132,24 +133,35 @@ class Account(ABC):
         """Return the silo's wall clock, in seconds. It decides when a hold expires, and nothing else."""
         return time.time()
 
-    @abstractmethod
-    def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
-        """Return what is left of each record's (ε, δ) after all reservations; never negative."""
+    account: AccountKind
+    """The kind of account that new records get."""
+
+    silos_per_person: int
+    """In how many silos a person may have an account."""
 
     @abstractmethod
-    def reserve(self, run: str, plan: SiloPlan, expires: float | None) -> None:
+    def left(self, budgets: BudgetTable, lifetime_delta: float, allowance: Allowance = WHOLE) -> Allowances:
+        """Return what a run with this allowance may take of each record, after all reservations; never negative.
+
+        By default that is everything that is left.
+        """
+
+    @abstractmethod
+    def reserve(self, run: str, plan: SiloPlan, expires: float | None, allowance: Allowance = WHOLE) -> None:
         """Hold the cost and δ of the whole plan for every record that can be drawn; they count as taken at once.
+
+        A plan that exceeds what is left of an account, or the allowance, is refused.
 
         The first charge commits them. If there is none until `expires`, on the silo's `clock`, the hold ends and all of
         it is returned; None means that it does not expire.
         """
 
     @abstractmethod
-    def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
+    def resume(self, run: str, ids: pa.ChunkedArray, stated: RecordBudgets | None = None) -> SiloPlan:
         """Return the plan reserved for a run, in the order of these ids, to continue the run after a restart.
 
         The plan's budgets are what was left when the run was admitted. As in `left`, they are taken from the smaller of
-        the budget in force and the budget in `allowed`.
+        the budget in force and the budget in `stated`.
         """
 
     @abstractmethod

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.budgets import RecordBudgets
-from rpdp.errors import PrivacyRefusal
+from rpdp.ledger.record_accounts import RecordAccounts, is_overbooked, lifetime_budgets
 from rpdp.ledger.stewardship.actions import apply_actions
-from rpdp.ledger.store.fixed_point import (
-    DELTA_SHIFT,
-    DELTA_TOLERANCE,
-    EPSILON_SHIFT,
-    fits_delta,
-    fits_epsilon,
-    left_of,
-    rounded_up,
-)
 from rpdp.ledger.store.roster import ABSENT
 
 if TYPE_CHECKING:
@@ -30,13 +20,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.ledger.stewardship.actions import Action
-    from rpdp.ledger.store.fixed_point import FloatArray, UnitArray
+    from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.record_store import RecordStore
     from rpdp.ledger.store.roster import Roster
     from rpdp.planning import SiloPlan
 
 
-class Balances:
+class Balances(RecordAccounts):
     """The balances of the records in a roster.
 
     Args:
@@ -44,12 +34,19 @@ class Balances:
         roster: The records of the silo's table.
         places: For each record of the ledger, its position in the roster, or −1.
         actions: The steward actions so far.
+        silos_per_person: In how many silos a person may have an account.
     """
 
     def __init__(
-        self, store: RecordStore, roster: Roster, places: NDArray[np.int32], actions: Sequence[Action]
+        self,
+        store: RecordStore,
+        roster: Roster,
+        places: NDArray[np.int32],
+        actions: Sequence[Action],
+        silos_per_person: int,
     ) -> None:
         self.roster = roster
+        self.silos_per_person = silos_per_person
         self.places = places
         self.read(store, actions)
 
@@ -59,7 +56,8 @@ class Balances:
             self.places = store.places(self.roster)
         size = len(self.roster)
         self.epsilon, self.delta = store.gather(self.places, size, store.budgets)
-        self.booked_epsilon, self.booked_delta = store.gather(self.places, size, store.totals)
+        self.booked, self.booked_delta = store.gather(self.places, size, store.totals)
+        self.order = store.gather_orders(self.places, size)
         self.withdrawn = np.zeros(size, dtype=bool)
         self.apply(actions)
 
@@ -76,32 +74,9 @@ class Balances:
         """Account for `count` records that were added to the ledger, none of which is in this roster."""
         self.places = np.append(self.places, np.full(count, ABSENT, dtype=np.int32))
 
-    def left(self, allowed: RecordBudgets) -> RecordBudgets:
-        """Return what is left of the smaller of each budget in force and the budget in `allowed`."""
-        assert allowed.delta is not None
-        epsilon = left_of(np.minimum(self.epsilon, allowed.epsilon), self.booked_epsilon, EPSILON_SHIFT)
-        delta = left_of(np.minimum(self.delta, allowed.delta), self.booked_delta, DELTA_SHIFT)
-        epsilon[self.withdrawn] = 0.0
-        delta[self.withdrawn] = 0.0
-        return RecordBudgets(epsilon, delta)
-
-    def require(self, plan: SiloPlan) -> None:
-        """Refuse a plan unless it fits into what is left of every budget in force."""
-        drawn = plan.q > 0.0
-        over = drawn & ~fits_epsilon(plan.cost, self.epsilon, self.booked_epsilon)
-        over |= drawn & ~fits_delta(plan.public.delta, self.delta, self.booked_delta)
-        over |= drawn & self.withdrawn
-        if over.any():
-            raise PrivacyRefusal(
-                f"{int(over.sum()):,} records would go over their budgets, or have withdrawn; nothing was reserved. "
-                "Make the plan from what is left (`left`) immediately before reserving it"
-            )
-
-    def book(self, plan: SiloPlan) -> None:
-        """Add a plan that was reserved."""
-        drawn = plan.q > 0.0
-        self.booked_epsilon += np.where(drawn, rounded_up(plan.cost, EPSILON_SHIFT), 0)
-        self.booked_delta += np.where(drawn, rounded_up(np.full(1, plan.public.delta), DELTA_SHIFT), 0)
+    def book(self, plan: SiloPlan, sign: int = 1) -> None:
+        """Add a plan that was reserved, or subtract one that was cancelled."""
+        super().book(plan, sign)
         self._changed()
 
     def switched_off(self, pending: Sequence[Action] = ()) -> NDArray[np.int64]:
@@ -139,12 +114,5 @@ class Balances:
         delta: FloatArray,
         withdrawn: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
-        return withdrawn | is_overbooked(epsilon, delta, self.booked_epsilon[rows], self.booked_delta[rows])
-
-
-def is_overbooked(
-    epsilon: FloatArray, delta: FloatArray, booked_epsilon: UnitArray, booked_delta: UnitArray
-) -> NDArray[np.bool_]:
-    """Return where more is booked than the budget in force allows, beyond the rounding of a booking that fitted."""
-    most_delta = rounded_up(np.minimum(delta * (1.0 + 2.0 * DELTA_TOLERANCE), 1.0), DELTA_SHIFT) + 1
-    return (booked_epsilon > rounded_up(epsilon, EPSILON_SHIFT)) | (booked_delta > most_delta)
+        budget, own_delta = lifetime_budgets(epsilon, delta, self.order[rows], self.silos_per_person)
+        return withdrawn | is_overbooked(budget, own_delta, self.booked[rows], self.booked_delta[rows])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rpdp.budgets import RecordBudgets
 from rpdp.errors import BudgetError, InputError
 from rpdp.ledger.account import Account, AccountStatus, Charge
+from rpdp.ledger.account_terms import AccountTerms
 from rpdp.ledger.balances import Balances
 from rpdp.ledger.past_balances import balances_before
 from rpdp.ledger.progress_callback import silent
@@ -20,6 +21,7 @@ from rpdp.ledger.store.creation import create_files, new_records
 from rpdp.ledger.store.holds import Cancellation
 from rpdp.ledger.store.roster import ABSENT, Roster
 from rpdp.ledger.store.run_book import now
+from rpdp.planning import WHOLE, Allowance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rpdp.budgets import BudgetTable
+    from rpdp.budgets import AccountKind, BudgetTable, RecordBudgets
     from rpdp.ledger.account import Canceller
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.stewardship.actions import Action
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
     from rpdp.ledger.store.chain import PublicHead
     from rpdp.ledger.store.creation import Kind
-    from rpdp.planning import SiloPlan
+    from rpdp.planning import Allowances, SiloPlan
 
 
 class Ledger(StewardActions, Account):
@@ -80,6 +82,8 @@ class Ledger(StewardActions, Account):
         *,
         kind: Kind,
         lifetime_delta: float,
+        account: AccountKind | None = None,
+        silos_per_person: int = 1,
         steward: StewardPublicKey | None = None,
         progress: Progress = silent,
     ) -> Self:
@@ -90,10 +94,15 @@ class Ledger(StewardActions, Account):
             budgets: The records and their lifetime budgets.
             kind: "production" or "simulation". It cannot be changed later.
             lifetime_delta: The δ over all runs for records without a δ of their own.
+            account: The kind of account that records get, for life: "renyi" (the default in production) or "sums" (the
+                default for simulations, which price one run by itself most closely).
+            silos_per_person: In how many silos of the federation a person may ever have an account.
             steward: The public key of the steward who may raise budgets. Without it, budgets can never be raised.
             progress: Called as the work advances.
         """
-        create_files(Path(path), budgets, kind=kind, lifetime_delta=lifetime_delta, steward=steward, progress=progress)
+        chosen: AccountKind = account or ("renyi" if kind == "production" else "sums")
+        terms = AccountTerms(chosen, lifetime_delta, silos_per_person)
+        create_files(Path(path), budgets, kind=kind, terms=terms, steward=steward, progress=progress)
         ledger = cls(path, writable=True)
         ledger.balances(budgets.ids)
         return ledger
@@ -125,16 +134,28 @@ class Ledger(StewardActions, Account):
 
     # The account of a silo
 
-    def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
-        """Return what is left of the smaller of each record's budget in force and its budget in the table."""
+    def left(self, budgets: BudgetTable, lifetime_delta: float, allowance: Allowance = WHOLE) -> Allowances:
+        """Return what a run may take of the smaller of each record's budget in force and its budget in the table."""
         with self._turn:
             if self.is_writer:
                 self._book_pending()
                 self.expire()
-            return self.balances(budgets.ids).left(budgets.per_record(lifetime_delta))
+            balances = self.balances(budgets.ids)
+            terms = replace(self.terms, lifetime_delta=lifetime_delta)
+            common = min(terms.own_delta, self.terms.own_delta)
+            with self.reading():
+                booked_for = self.runs.booked_for(allowance, balances)
+            return balances.allowances(allowance, common, terms.per_record(budgets), booked_for)
 
-    def reserve(self, run: str, plan: SiloPlan, expires: float | None, progress: Progress = silent) -> None:
-        """Hold the whole plan in one transaction.
+    def reserve(
+        self,
+        run: str,
+        plan: SiloPlan,
+        expires: float | None,
+        allowance: Allowance = WHOLE,
+        progress: Progress = silent,
+    ) -> None:
+        """Hold the whole plan in one transaction, within the allowance.
 
         Steward actions that arrive after `left` are booked after the reservation. They apply from the first local step
         on, and admission does not depend on them.
@@ -146,7 +167,7 @@ class Ledger(StewardActions, Account):
                 crash_points.reached("reserve: begun")
                 # The balances may be as old as the plan. The check rests on what the file holds now.
                 self._read_balances(balances)
-                self.runs.reserve(run, plan, expires, balances, progress)
+                self.runs.reserve(run, plan, expires, allowance, balances, progress)
             crash_points.reached("reserve: committed")
             balances.book(plan)  # only after the commit: a failed transaction must not change the balances
             self._note_head()
@@ -241,13 +262,14 @@ class Ledger(StewardActions, Account):
         with self.reading():
             return AccountStatus(self.is_simulation, len(self.records), self.runs.status())
 
-    def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
+    def resume(self, run: str, ids: pa.ChunkedArray, stated: RecordBudgets | None = None) -> SiloPlan:
         """Return the plan reserved for a run, in the order of these ids, to continue the run after a restart."""
         with self._turn:
             current = self._bind(ids)
-            before = balances_before(self, self.runs.admission(run), current)
-            left = before.left(allowed or RecordBudgets(before.epsilon, before.delta))
-            return self.runs.plan(run, ids, current.places, left)
+            admission = self.runs.admission(run)
+            before = balances_before(self, admission, current)
+            allowance = Allowance(share=admission.share or 1.0)
+            return self.runs.plan(run, ids, current.places, before.allowances(allowance, 0.0, stated))
 
     def _bind(self, ids: pa.ChunkedArray) -> Balances:
         """Return the balances of a run's records; positions refer to them from now on."""
@@ -266,7 +288,7 @@ class Ledger(StewardActions, Account):
             if int((places != ABSENT).sum()) != len(roster):
                 raise BudgetError(_unknown(ids, places, len(self.records)))
             actions = self.booked_actions() if self.is_writer else self.actions()
-            made = Balances(self.records, roster, places, actions)
+            made = Balances(self.records, roster, places, actions, self.silos_per_person)
         if not self._is_bound:
             self._balances, self._are_balances_stale = made, False
         return made
@@ -295,7 +317,7 @@ class Ledger(StewardActions, Account):
     def add(self, budgets: BudgetTable, progress: Progress = silent) -> int:
         """Add new records and return how many. Neither they nor their subjects may be in the ledger already."""
         with self._turn:
-            new = new_records(self.key, budgets, self.lifetime_delta, progress)
+            new = new_records(self.key, budgets, self.terms, progress)
             rosters = Roster(new.hashes), None if new.subjects is None else Roster(new.subjects)
             with self._writing():
                 self._require_unknown(budgets, *rosters)

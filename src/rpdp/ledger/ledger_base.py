@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rpdp.display import html_table
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+from rpdp.ledger.account_terms import AccountTerms
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.stewardship.action_booking import ActionBook
 from rpdp.ledger.stewardship.inbox import Inbox
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+    from rpdp.budgets import AccountKind
     from rpdp.ledger.inspection.explanation import Explanation
     from rpdp.ledger.inspection.hold_list import Hold
     from rpdp.ledger.inspection.overview import Overview
@@ -45,6 +47,8 @@ class LedgerBase:
         kind: "production" or "simulation", fixed at creation.
         created: The time of creation.
         lifetime_delta: The δ of records that came without one.
+        account: The kind of account of new records.
+        silos_per_person: In how many silos a person may have an account.
         steward: The public key of the steward who may raise budgets, or None.
     """
 
@@ -110,6 +114,8 @@ class LedgerBase:
         self.created = str(facts["at"])
         self.is_simulation = self.kind == "simulation"
         self.lifetime_delta = float(facts["lifetime_delta"])
+        self.account: AccountKind = facts.get("account", "sums")
+        self.silos_per_person = int(facts.get("silos_per_person", 1))
         self.steward = None if facts["steward"] is None else StewardPublicKey(bytes.fromhex(facts["steward"]))
         self._key_check = str(facts["key_check"])
         self.records = RecordStore(self.database)
@@ -189,6 +195,8 @@ class LedgerBase:
             "kind": self.kind,
             "created": self.created,
             "lifetime δ": f"{self.lifetime_delta:g}",
+            "accounts": self.account,
+            "silos per person": str(self.silos_per_person),
             "records": f"{len(self.records):,}",
             "public events": f"{self.chain.public_count:,}",
             "budgets can be raised by": steward,
@@ -204,6 +212,11 @@ class LedgerBase:
             if self._is_stale or not self.is_writer:
                 self._reload()
             yield
+
+    @property
+    def terms(self) -> AccountTerms:
+        """The terms on which new records get their accounts."""
+        return AccountTerms(self.account, self.lifetime_delta, self.silos_per_person)
 
     def explain(self, record: str) -> Explanation:
         """Explain one record: its budget, its runs, what is spent and what is left."""

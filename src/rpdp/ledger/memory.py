@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.budgets import RecordBudgets
 from rpdp.display import counts_repr
 from rpdp.errors import InputError, PlanError, PrivacyRefusal, Reason
 from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus, joins_round, rounds_drawn
+from rpdp.ledger.account_terms import AccountTerms
+from rpdp.ledger.record_accounts import RecordAccounts
 from rpdp.ledger.store.holds import expiry_stamp, has_passed, refuse_cancelled, refuse_charged
+from rpdp.planning import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rpdp.budgets import BudgetTable
+    from rpdp.budgets import AccountKind, BudgetTable, RecordBudgets
     from rpdp.ledger.account import Canceller, RunState
-    from rpdp.planning import SiloPlan
+    from rpdp.ledger.record_accounts import BookedFor
+    from rpdp.planning import Allowance, Allowances, SiloPlan
 
 
 @dataclass
@@ -46,41 +49,60 @@ class MemoryAccount(Account):
 
     is_simulation = True
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, *, account: AccountKind = "sums", silos_per_person: int = 1) -> None:
+        self.account: AccountKind = account
+        self.silos_per_person = silos_per_person
         self._runs: dict[str, _Run] = {}
-        self._epsilon = np.zeros(records)
-        self._delta = np.zeros(records)
+        self._records = records
+        self._accounts: RecordAccounts | None = None
         self._off: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def left(self, budgets: BudgetTable, lifetime_delta: float) -> RecordBudgets:
-        """Return what is left of each record's (ε, δ)."""
+    def left(self, budgets: BudgetTable, lifetime_delta: float, allowance: Allowance = WHOLE) -> Allowances:
+        """Return what a run may take of each record. The first table enrols the records."""
         self.expire()
-        allowed = budgets.per_record(lifetime_delta)
-        assert allowed.delta is not None
-        epsilon = np.maximum(allowed.epsilon - self._epsilon, 0.0)
-        delta = np.maximum(allowed.delta - self._delta, 0.0)
-        epsilon[self._off] = 0.0
-        return RecordBudgets(epsilon, delta)
+        terms = AccountTerms(self.account, lifetime_delta, self.silos_per_person)
+        stated = terms.per_record(budgets)
+        if self._accounts is None:
+            self._accounts = self._enrolled(terms, stated)
+        self._accounts.withdrawn[self._off] = True
+        return self._accounts.allowances(allowance, terms.own_delta, stated, self._booked_for(allowance))
 
-    def reserve(self, run: str, plan: SiloPlan, expires: float | None) -> None:
+    def _enrolled(self, terms: AccountTerms, stated: RecordBudgets) -> RecordAccounts:
+        if len(stated.epsilon) != self._records:
+            raise PlanError(
+                f"the table has {len(stated.epsilon):,} records and the account has {self._records:,}; use the "
+                "silo's own budget table"
+            )
+        assert stated.delta is not None
+        order = terms.orders(stated)
+        return RecordAccounts(stated.epsilon, stated.delta, order, silos_per_person=self.silos_per_person)
+
+    def _booked_for(self, allowance: Allowance) -> BookedFor:
+        found = {}
+        for purpose in allowance.kept_for_others:
+            nothing, no_order = np.zeros(self._records), np.zeros(self._records, dtype=np.uint8)
+            sums = RecordAccounts(nothing, nothing, no_order)
+            for run in self._runs.values():
+                if not run.is_over and run.plan.public.purpose == purpose:
+                    sums.book(run.plan)
+            found[purpose] = sums.booked, sums.booked_delta
+        return found
+
+    def reserve(self, run: str, plan: SiloPlan, expires: float | None, allowance: Allowance = WHOLE) -> None:
         """Hold the whole plan."""
         if run in self._runs:
             self._held(run)  # if it was cancelled, that is the reason to give
             raise PrivacyRefusal(
                 f"run {run!r} was admitted before; a run is reserved only once. Give a new run a new id"
             )
-        if len(plan) != len(self._epsilon):
+        if len(plan) != self._records:
             raise PlanError(
-                f"the plan has {len(plan):,} records and the account has {len(self._epsilon):,}; make the plan from "
-                "the silo's own budget table"
+                f"the plan has {len(plan):,} records and the account has {self._records:,}; make the plan from the "
+                "silo's own budget table"
             )
         self._runs[run] = _Run(plan, expiry_stamp(expires))
-        self._book(plan)
-
-    def _book(self, plan: SiloPlan) -> None:
-        drawn = plan.q > 0.0
-        self._epsilon += np.where(drawn, plan.cost, 0.0)
-        self._delta += np.where(drawn, plan.public.delta, 0.0)
+        if self._accounts is not None:
+            self._accounts.book(plan)
 
     def cancel(self, run: str, *, by: Canceller = "server", reason: str = "") -> None:
         """Cancel a run that is held. In memory the reason is not kept."""
@@ -90,12 +112,8 @@ class MemoryAccount(Account):
         if held.state != "held":
             raise refuse_charged(run, held.announced)
         held.state = "expired" if by == "expiry" else "cancelled"
-        # Add up what the other runs booked. Subtracting would leave a rounding error, and the return is exact.
-        self._epsilon[:] = 0.0
-        self._delta[:] = 0.0
-        for other in self._runs.values():
-            if not other.is_over:
-                self._book(other.plan)
+        if self._accounts is not None:
+            self._accounts.book(held.plan, sign=-1)
 
     def expire(self) -> None:
         """End every hold whose expiry has passed."""
@@ -103,7 +121,7 @@ class MemoryAccount(Account):
         for run in [run for run, one in self._runs.items() if one.state == "held" and has_passed(one.expires, moment)]:
             self.cancel(run, by="expiry")
 
-    def resume(self, run: str, ids: pa.ChunkedArray, allowed: RecordBudgets | None = None) -> SiloPlan:
+    def resume(self, run: str, ids: pa.ChunkedArray, stated: RecordBudgets | None = None) -> SiloPlan:
         """Return the plan of an admitted run. The order of records cannot change within a process."""
         return self._held(run).plan
 
@@ -146,9 +164,9 @@ class MemoryAccount(Account):
 
     def switch_off(self, positions: NDArray[np.int64]) -> None:
         """Never draw these records again."""
-        if positions.size and not 0 <= positions.min() <= positions.max() < len(self._epsilon):
+        if positions.size and not 0 <= positions.min() <= positions.max() < self._records:
             raise InputError(
-                f"positions={positions.min()} … {positions.max()} must lie between 0 and {len(self._epsilon) - 1}"
+                f"positions={positions.min()} … {positions.max()} must lie between 0 and {self._records - 1}"
             )
         self._off = np.union1d(self._off, positions)
 
@@ -171,7 +189,7 @@ class MemoryAccount(Account):
             )
             for name, held in self._runs.items()
         ]
-        return AccountStatus(self.is_simulation, len(self._epsilon), tuple(runs))
+        return AccountStatus(self.is_simulation, self._records, tuple(runs))
 
     def _held(self, run: str) -> _Run:
         if run not in self._runs:

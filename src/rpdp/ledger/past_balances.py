@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rpdp.ledger.balances import Balances
-from rpdp.ledger.store.fixed_point import DELTA_SHIFT, rounded_up
-from rpdp.ledger.store.roster import ABSENT
+from rpdp.ledger.store.sampling_classes import add_booking
 
 if TYPE_CHECKING:
     from rpdp.ledger.ledger_base import LedgerBase
@@ -17,25 +14,27 @@ if TYPE_CHECKING:
 
 def balances_before(ledger: LedgerBase, admission: Admission, now: Balances) -> Balances:
     """Return the balances before an admission: without its own booking and everything booked or returned later."""
-    earlier = Balances(ledger.records, now.roster, now.places, ledger.booked_actions(before=admission.seq))
+    earlier = Balances(
+        ledger.records,
+        now.roster,
+        now.places,
+        ledger.booked_actions(before=admission.seq),
+        ledger.silos_per_person,
+    )
     for run in ledger.runs.admissions():
         cancelled = ledger.runs.cancellation(run.run)
         counts_now, counted_then = cancelled is None, run.seq < admission.seq
         if cancelled is not None and cancelled.seq < admission.seq:
             counted_then = False
         if counts_now != counted_then:
-            _book_again(ledger, run, earlier, 1 if counted_then else -1)
+            sign = 1 if counted_then else -1
+            add_booking(
+                ledger.records,
+                ledger.runs.members,
+                run,
+                earlier.places,
+                earlier.booked,
+                earlier.booked_delta,
+                sign,
+            )
     return earlier
-
-
-def _book_again(ledger: LedgerBase, run: Admission, balances: Balances, sign: int) -> None:
-    """Add the booking of a run to balances, or subtract it."""
-    classes = ledger.runs.members.classes(run.seq, run.classes)
-    booked, delta = classes.booked, rounded_up(np.full(1, run.public.delta), DELTA_SHIFT)[0]
-    for chunk in ledger.records.chunks:
-        index = ledger.runs.members.index(run.seq, chunk, classes)
-        if index is not None:
-            here = balances.places[chunk.rows] != ABSENT
-            place, index = balances.places[chunk.rows][here], index[here]
-            balances.booked_epsilon[place] += sign * booked[index]
-            balances.booked_delta[place] += sign * np.where(index > 0, delta, 0)

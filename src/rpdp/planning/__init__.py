@@ -6,7 +6,8 @@ budgets into probabilities; `frontier` shows the trade-off between noise and sam
 
 from __future__ import annotations
 
-from rpdp.planning.assignment import Planner, assign_allowed
+from rpdp.planning.allowances import PURPOSES, WHOLE, Allowance, Allowances, Purpose
+from rpdp.planning.assignment import Planner, assign_allowed, states_its_costs
 from rpdp.planning.estimators import (
     AUTHORS_CANDIDATES,
     ESTIMATORS,
@@ -21,14 +22,18 @@ from rpdp.planning.estimators import (
 from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
 from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
-from rpdp.planning.silo_plan import Group, SiloPlan, Status
+from rpdp.planning.silo_plan import Group, SiloPlan, Status, plain_columns
 
 __all__ = [
     "AUTHORS_CANDIDATES",
     "BACKBONES",
     "ESTIMATORS",
     "OPTIMISERS",
+    "PURPOSES",
     "TUNED_ON_BUDGETS",
+    "WHOLE",
+    "Allowance",
+    "Allowances",
     "CurveFit",
     "Estimate",
     "Estimator",
@@ -36,6 +41,7 @@ __all__ = [
     "Group",
     "Planner",
     "PublicPlan",
+    "Purpose",
     "Recipe",
     "SiloPlan",
     "Status",
@@ -45,5 +51,7 @@ __all__ = [
     "fit_curve",
     "frontier",
     "knee",
+    "plain_columns",
     "scf",
+    "states_its_costs",
 ]

@@ -12,9 +12,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rpdp.accounting import ACCOUNTANTS, Accountant, PrivacyCurve, Schedule
-from rpdp.checks import require_delta, require_number, require_positive
+from rpdp.accounting.delta_table import DeltaTable
+from rpdp.accounting.divergence import DivergenceCurve
+from rpdp.budgets.account_kinds import ACCOUNT_KINDS, MOST_SILOS_PER_PERSON, AccountKind
+from rpdp.checks import (
+    require_choice,
+    require_count,
+    require_delta,
+    require_fraction,
+    require_number,
+    require_positive,
+)
 from rpdp.display import html_table
 from rpdp.errors import InputError, PlanError, TamperedPlanError
+from rpdp.planning.allowances import PURPOSES, Purpose
 from rpdp.planning.assignment import assign
 from rpdp.planning.recipe import Recipe
 
@@ -22,7 +33,17 @@ if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
     from rpdp.planning.silo_plan import SiloPlan
 
-FORMAT = "rpdp-public-plan/1"
+FORMATS = ("rpdp-public-plan/1", "rpdp-public-plan/2")
+"""Format 2 has the settings of `_NEWER`. A plan that leaves all of them as they are is written in format 1."""
+
+_NEWER: dict[str, Any] = {
+    "purpose": "training",
+    "study": "",
+    "share": None,
+    "silos_per_person": 1,
+    "account": None,
+    "lifetime_delta": None,
+}
 
 TUNED_ON_BUDGETS = (
     "not covered: a public setting of this plan was chosen by looking at real budgets; what that choice reveals about "
@@ -46,6 +67,12 @@ class PublicPlan:
         accountant: "pld" (default) or "rdp".
         model_fingerprint: Hash of the model's architecture, if it is already fixed.
         notes: What the promise of this plan does not cover, in words.
+        purpose: What the run is for: "training", "evaluation" or "statistics". Silos book it.
+        study: The name of the study that the run belongs to. Silos book it.
+        share: The largest share of a lifetime budget that the run asks for; None leaves it to each silo's policy.
+        silos_per_person: In how many silos of the federation a person may ever have an account.
+        account: The kind of account of all silos, "renyi" or "sums"; needed if `silos_per_person` is above 1.
+        lifetime_delta: The lifetime δ of all silos; needed if `silos_per_person` is above 1.
 
     >>> plan = PublicPlan(Schedule(15, 50, participations=8), noise_multiplier=10.0, delta=1e-4, clip_norm=1.0,
     ...                   normaliser=64, weights=1.0)
@@ -64,6 +91,12 @@ class PublicPlan:
     accountant: Accountant = "pld"
     model_fingerprint: str | None = None
     notes: tuple[str, ...] = ()
+    purpose: Purpose = "training"
+    study: str = ""
+    share: float | None = None
+    silos_per_person: int = 1
+    account: AccountKind | None = None
+    lifetime_delta: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
@@ -81,6 +114,24 @@ class PublicPlan:
         if not isinstance(self.model_fingerprint, str | None):
             raise InputError(f"model_fingerprint={self.model_fingerprint!r} must be text")
         object.__setattr__(self, "notes", tuple(self.notes))
+        self._check_accounts()
+
+    def _check_accounts(self) -> None:
+        require_choice("purpose", self.purpose, PURPOSES)
+        if not isinstance(self.study, str):
+            raise InputError(f"study={self.study!r} must be text")
+        if self.share is not None:
+            object.__setattr__(self, "share", require_fraction("share", self.share))
+        require_count("silos_per_person", self.silos_per_person, most=MOST_SILOS_PER_PERSON)
+        if self.account is not None:
+            require_choice("account", self.account, ACCOUNT_KINDS)
+        if self.lifetime_delta is not None:
+            object.__setattr__(self, "lifetime_delta", require_delta("lifetime_delta", self.lifetime_delta))
+        if self.silos_per_person > 1 and (self.account is None or self.lifetime_delta is None):
+            raise InputError(
+                f"silos_per_person={self.silos_per_person}: a person's accounts must fit together, so the plan must "
+                "also state account and lifetime_delta, the same for all silos"
+            )
 
     def __repr__(self) -> str:
         promise = f"σ = {self.noise_multiplier:g}, δ = {self.delta:g}"
@@ -97,19 +148,45 @@ class PublicPlan:
             "weights": silos,
             "training": f"{self.recipe.optimiser}, learning rate {self.recipe.learning_rate:g}, {self.recipe.backbone}",
             "accountant": self.accountant,
+            "purpose": self.purpose,
+            "silos per person": str(self.silos_per_person),
             "fingerprint": self.fingerprint,
         }
         return html_table("Public plan", [*facts.items(), *(("note", note) for note in self.notes)])
 
-    @cached_property
+    @property
     def curve(self) -> PrivacyCurve:
-        """The cost of this plan for a record, as a function of its sampling probability."""
-        return PrivacyCurve(
-            self.schedule,
-            noise_multiplier=self.noise_multiplier,
-            delta=self.delta,
-            accountant=self.accountant,
-        )
+        """The cost of this plan for a record, as a function of its sampling probability, at the plan's δ."""
+        return self.curve_at(self.delta)
+
+    def curve_at(self, delta: float) -> PrivacyCurve:
+        """The cost of this plan for a record at another δ."""
+        if delta not in self._curves:
+            self._curves[delta] = PrivacyCurve(
+                self.schedule, noise_multiplier=self.noise_multiplier, delta=delta, accountant=self.accountant
+            )
+        return self._curves[delta]
+
+    @cached_property
+    def delta_table(self) -> DeltaTable:
+        """The cost of this plan for records with a δ of their own."""
+        return DeltaTable(self.schedule, noise_multiplier=self.noise_multiplier)
+
+    def divergence_curve(self, order: float) -> DivergenceCurve:
+        """The cost of this plan for a record with a Rényi account of this order."""
+        if order not in self._divergences:
+            self._divergences[order] = DivergenceCurve(
+                self.schedule, noise_multiplier=self.noise_multiplier, order=order
+            )
+        return self._divergences[order]
+
+    @cached_property
+    def _curves(self) -> dict[float, PrivacyCurve]:
+        return {}
+
+    @cached_property
+    def _divergences(self) -> dict[float, DivergenceCurve]:
+        return {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -122,7 +199,7 @@ class PublicPlan:
         """A sampling probability for every record, never over budget. Call this inside the silo.
 
         `lifetime_delta` is the δ that the silo's policy sets for records without a δ of their own. A record whose δ is
-        below that of the plan sits this run out.
+        below that of the plan is priced at its own.
         """
         return assign(self, budgets, estimator=estimator, lifetime_delta=lifetime_delta)
 
@@ -151,8 +228,8 @@ class PublicPlan:
         try:
             values = json.loads(text)
             claimed = values.pop("fingerprint")
-            if values.pop("format") != FORMAT:
-                raise PlanError(f"this is not a plan in the format {FORMAT}")
+            if values.pop("format") not in FORMATS:
+                raise PlanError(f"this is not a plan in the format {' or '.join(FORMATS)}")
             schedule = Schedule(**values.pop("schedule"))
             recipe = Recipe(**values.pop("recipe"))
             plan = cls(schedule, recipe=recipe, **{**values, "notes": tuple(values["notes"])})
@@ -180,8 +257,9 @@ class PublicPlan:
 
     def _settings(self) -> dict[str, Any]:
         weights = dict(self.weights) if isinstance(self.weights, Mapping) else self.weights
+        newer = {name: getattr(self, name) for name, value in _NEWER.items() if getattr(self, name) != value}
         return {
-            "format": FORMAT,
+            "format": FORMATS[bool(newer)],
             "schedule": asdict(self.schedule),
             "noise_multiplier": self.noise_multiplier,
             "delta": self.delta,
@@ -192,6 +270,7 @@ class PublicPlan:
             "accountant": self.accountant,
             "model_fingerprint": self.model_fingerprint,
             "notes": list(self.notes),
+            **newer,
         }
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pa_parquet
 
+from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import html_table
 from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
 from rpdp.private_files import private_file
@@ -26,14 +27,24 @@ if TYPE_CHECKING:
 
     from rpdp.planning.public_plan import PublicPlan
 
-FORMAT = "rpdp-silo-plan/1"
-COLUMN_TYPES = {
+FORMATS = ("rpdp-silo-plan/1", "rpdp-silo-plan/2")
+"""Format 2 has columns for accounts. A plan that needs none of them is written, and hashed, in format 1."""
+
+COLUMN_TYPES: dict[str, np.dtype[Any]] = {
     "budget": np.dtype(np.float64),
     "q": np.dtype(np.float64),
     "cost": np.dtype(np.float64),
     "active_rounds": np.dtype(np.int32),
     "status": np.dtype(np.uint8),
 }
+ACCOUNT_COLUMN_TYPES: dict[str, np.dtype[Any]] = {
+    "epsilon": np.dtype(np.float64),
+    "delta": np.dtype(np.float64),
+    "order": np.dtype(np.uint8),
+}
+DELTA_TOLERANCE = 1e-12
+"""A δ counts as enough if it is below what is needed by no more than this fraction: it was written and read back."""
+
 _MOST_GROUPS = 10
 _META = b"rpdp"
 
@@ -64,22 +75,33 @@ class Group:
 class SiloPlan:
     """For every record: its budget, its sampling probability q, the cost to reserve and the rounds it is active in.
 
-    Arrays are in the order of the budget table. `budget` is per record: budgets of subjects are already split. A plan
-    in which any record is over budget cannot be created.
+    Arrays are in the order of the budget table, and per record: budgets of subjects are already split. A plan in which
+    any record is over budget cannot be created.
+
+    | column | sum account | Rényi account |
+    |---|---|---|
+    | `epsilon` | the lifetime ε in force | the same |
+    | `budget` | the ε that this run may take | the divergence ρ that this run may take |
+    | `cost` | the ε that it reserves | the ρ that it reserves |
+    | `delta` | the δ at which that is priced, and which it reserves | 0: δ is part of the lifetime budget |
+    | `order` | 0 | the number of its order |
     """
 
     public: PublicPlan
     ids: pa.ChunkedArray
+    epsilon: NDArray[np.float64]
     budget: NDArray[np.float64]
     q: NDArray[np.float64]
     cost: NDArray[np.float64]
+    delta: NDArray[np.float64]
+    order: NDArray[np.uint8]
     active_rounds: NDArray[np.int32]
     status: NDArray[np.uint8]
     estimator: str
     facts: Mapping[str, float]
 
     def __post_init__(self) -> None:
-        for name, dtype in COLUMN_TYPES.items():
+        for name, dtype in {**COLUMN_TYPES, **ACCOUNT_COLUMN_TYPES}.items():
             array = getattr(self, name)
             if array.dtype != dtype or array.shape != (len(self.ids),):
                 expected = f"{len(self.ids):,} × {dtype}"
@@ -119,6 +141,18 @@ class SiloPlan:
         return self.budget - self.cost
 
     @property
+    def run_epsilon(self) -> NDArray[np.float64]:
+        """What this run alone costs each record, as ε: reserved in a sum account, at the plan's δ in a Rényi one.
+
+        Costs of several runs in a Rényi account do not add up in ε; this is for showing one run.
+        """
+        result = self.cost.copy()
+        rows = self.order > 0
+        if rows.any():
+            result[rows] = self.public.curve.epsilon_above(self.q[rows])
+        return result
+
+    @property
     def expected_batch(self) -> float:
         """Σq, the mean number of records in a step. It must stay in the silo."""
         return float(self.q.sum())
@@ -135,20 +169,20 @@ class SiloPlan:
 
     def groups(self) -> list[Group]:
         """Up to ten groups by budget: one per level if there are few levels, else bands of equal width in log ε."""
-        levels = np.unique(self.budget[: min(len(self), 100_000)])
-        if levels.size <= _MOST_GROUPS and np.isin(self.budget, levels).all():
+        levels = np.unique(self.epsilon[: min(len(self), 100_000)])
+        if levels.size <= _MOST_GROUPS and np.isin(self.epsilon, levels).all():
             edges = np.append(levels, np.inf)
         else:
-            low, high = float(np.min(self.budget, initial=np.inf, where=self.budget > 0.0)), float(self.budget.max())
+            low, high = float(np.min(self.epsilon, initial=np.inf, where=self.epsilon > 0.0)), float(self.epsilon.max())
             edges = np.append(np.geomspace(low, high, _MOST_GROUPS + 1)[:-1], np.inf)
-        index = np.clip(np.searchsorted(edges, self.budget, side="right") - 1, 0, len(edges) - 2)
+        index = np.clip(np.searchsorted(edges, self.epsilon, side="right") - 1, 0, len(edges) - 2)
         return [self._group(np.flatnonzero(index == i)) for i in range(len(edges) - 1) if (index == i).any()]
 
     def _group(self, rows: NDArray[np.int64]) -> Group:
         total = self.expected_batch
         return Group(
-            low=float(self.budget[rows].min()),
-            high=float(self.budget[rows].max()),
+            low=float(self.epsilon[rows].min()),
+            high=float(self.epsilon[rows].max()),
             records=rows.size,
             mean_q=float(self.q[rows].mean()),
             share_of_records=rows.size / len(self),
@@ -186,15 +220,34 @@ class SiloPlan:
         return _explanation(self, record, row)
 
     @property
+    def _is_plain(self) -> bool:
+        """Whether the columns of accounts say nothing that the others do not."""
+        drawn = self.q > 0.0
+        plain_delta = np.where(drawn, self.public.delta, 0.0)
+        return bool(
+            not self.order.any()
+            and np.array_equal(self.epsilon, self.budget)
+            and np.array_equal(np.where(drawn, self.delta, 0.0), plain_delta)
+        )
+
+    @property
+    def _format(self) -> str:
+        return FORMATS[0] if self._is_plain else FORMATS[1]
+
+    @property
+    def _column_types(self) -> dict[str, np.dtype[Any]]:
+        return COLUMN_TYPES if self._is_plain else {**COLUMN_TYPES, **ACCOUNT_COLUMN_TYPES}
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 over the public plan, the estimator and its facts, and every column with its type.
 
         It is never cached, so it always describes the arrays as they are now.
         """
         facts = json.dumps(dict(self.facts), sort_keys=True)
-        digest = hashlib.sha256(f"{FORMAT}\n{self.public.fingerprint}\n{self.estimator}\n{facts}\n".encode())
+        digest = hashlib.sha256(f"{self._format}\n{self.public.fingerprint}\n{self.estimator}\n{facts}\n".encode())
         digest.update(_digest_of_strings(self.ids))
-        for name, dtype in COLUMN_TYPES.items():
+        for name, dtype in self._column_types.items():
             array = getattr(self, name)
             digest.update(f"{name} {dtype} {array.size}\n".encode())
             digest.update(np.ascontiguousarray(array).data)
@@ -203,22 +256,14 @@ class SiloPlan:
     def write(self, path: str | Path) -> None:
         """Write a Parquet file that only its owner may read; it also contains the public plan and the fingerprint."""
         meta = {
-            "format": FORMAT,
+            "format": self._format,
             "public": self.public.to_json(),
             "estimator": self.estimator,
             "facts": dict(self.facts),
             "fingerprint": self.fingerprint,
         }
-        table = pa.table(
-            {
-                "record": self.ids,
-                "budget": self.budget,
-                "q": self.q,
-                "cost": self.cost,
-                "active_rounds": self.active_rounds,
-                "status": self.status,
-            }
-        ).replace_schema_metadata({_META: json.dumps(meta).encode()})
+        columns = {name: getattr(self, name) for name in self._column_types}
+        table = pa.table({"record": self.ids, **columns}).replace_schema_metadata({_META: json.dumps(meta).encode()})
         with private_file(path, overwrite=True) as file:
             pa_parquet.write_table(table, file)
 
@@ -230,14 +275,14 @@ class SiloPlan:
         try:
             table = pa_parquet.read_table(path)
             meta = json.loads((table.schema.metadata or {})[_META])
+            public = PublicPlan.from_json(meta["public"])
+            columns = {name: table.column(name).to_numpy().copy() for name in table.column_names if name != "record"}
+            if meta["format"] == FORMATS[0]:
+                columns |= plain_columns(public, columns["budget"], columns["q"])
             plan = cls(
-                public=PublicPlan.from_json(meta["public"]),
+                public=public,
                 ids=table.column("record"),
-                budget=table.column("budget").to_numpy().copy(),
-                q=table.column("q").to_numpy().copy(),
-                cost=table.column("cost").to_numpy().copy(),
-                active_rounds=table.column("active_rounds").to_numpy().copy(),
-                status=table.column("status").to_numpy().copy(),
+                **{name: columns[name] for name in (*COLUMN_TYPES, *ACCOUNT_COLUMN_TYPES)},
                 estimator=meta["estimator"],
                 facts=meta["facts"],
             )
@@ -246,6 +291,12 @@ class SiloPlan:
         if plan.fingerprint != meta["fingerprint"]:
             raise TamperedPlanError(f"{path}: the silo plan was altered; make it again from the budgets")
         return plan
+
+
+def plain_columns(public: PublicPlan, budget: NDArray[np.float64], q: NDArray[np.float64]) -> dict[str, Any]:
+    """The columns of accounts of a plan for one run by itself: sum accounts, the δ of the plan."""
+    delta = np.where(q > 0.0, public.delta, 0.0)
+    return {"epsilon": budget.copy(), "delta": delta, "order": np.zeros(len(budget), dtype=np.uint8)}
 
 
 def _digest_of_strings(ids: pa.ChunkedArray) -> bytes:
@@ -261,15 +312,11 @@ def _digest_of_strings(ids: pa.ChunkedArray) -> bytes:
 
 def _explanation(plan: SiloPlan, record: str, row: int) -> str:
     public, schedule = plan.public, plan.public.schedule
-    budget, q, cost = float(plan.budget[row]), float(plan.q[row]), float(plan.cost[row])
-    opening = f"Record {record} allows ε = {budget:.4g}."
+    q = float(plan.q[row])
+    opening = f"Record {record} allows ε = {plan.epsilon[row]:.4g}."
     status = Status(int(plan.status[row]))
     if status is Status.DELTA_TOO_SMALL:
-        return (
-            f"{opening} It sits this run out: its δ (for a subject with several records, its share by group "
-            f"composition) is below the run's δ = {public.delta:g}. It could take part in a run with a smaller δ, or "
-            "with a larger lifetime δ."
-        )
+        return f"{opening} It sits this run out: nothing is left of its δ. It could take part with a larger lifetime δ."
     if status is Status.BUDGET_TOO_SMALL:
         return (
             f"{opening} It sits this run out: even the smallest sampling probability would cost more over "
@@ -282,10 +329,24 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
     chance = "It is in every batch" if q >= 1.0 else f"It is drawn into each local step with probability {q:.4g}"
     rounds = "" if active == schedule.rounds else f" It is active in the first {active} of {schedule.rounds} rounds."
     return (
-        f"{opening} {chance}, about {draws:.3g} times in {schedule.describe()}. That reserves ε = {cost:.4g} "
-        f"({cost / budget:.1%} of its budget) at δ = {public.delta:g} by the {public.accountant} accountant.{rounds}"
+        f"{opening} {chance}, about {draws:.3g} times in {schedule.describe()}. {_reserved(plan, row)}{rounds}"
         f"{realised} Somebody who sees all updates can tell whether this record was included with an advantage of at "
         f"most {public.curve.advantage(q):.1%} over guessing."
+    )
+
+
+def _reserved(plan: SiloPlan, row: int) -> str:
+    """What a record reserves, in the unit of its account."""
+    budget, cost = float(plan.budget[row]), float(plan.cost[row])
+    if plan.order[row]:
+        return (
+            f"That reserves a Rényi divergence of ρ = {cost:.4g} at order {ORDERS[plan.order[row]]:.4g}, "
+            f"{cost / budget:.1%} of what this run may take."
+        )
+    accountant = plan.public.accountant if plan.delta[row] >= plan.public.delta * (1.0 - DELTA_TOLERANCE) else "rdp"
+    return (
+        f"That reserves ε = {cost:.4g} ({cost / budget:.1%} of its budget) at δ = {plan.delta[row]:g} by the "
+        f"{accountant} accountant."
     )
 
 

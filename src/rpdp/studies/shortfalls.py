@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.budgets import RecordBudgets
 from rpdp.errors import PrivacyRefusal
+from rpdp.ledger.record_accounts import RecordAccounts
 from rpdp.planning import Status, assign_allowed
 
 if TYPE_CHECKING:
@@ -68,25 +68,25 @@ def require_full(found: Sequence[Shortfall]) -> None:
 
 def _shortfall(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
     balances = ledger.balances(silo.budgets.ids)
-    stated = silo.budgets.per_record(silo.policy.lifetime_delta)
-    left = ledger.left(silo.budgets, silo.policy.lifetime_delta)
-    assert stated.delta is not None
-    assert left.delta is not None
-    full = RecordBudgets(np.minimum(balances.epsilon, stated.epsilon), np.minimum(balances.delta, stated.delta))
+    allowance = silo.policy.allowance(plan.public)
+    left = ledger.left(silo.budgets, silo.policy.lifetime_delta, allowance)
+    unused = RecordAccounts(
+        balances.epsilon, balances.delta, balances.order, silos_per_person=balances.silos_per_person
+    )
+    stated = replace(ledger.terms, lifetime_delta=silo.policy.lifetime_delta).per_record(silo.budgets)
+    full = unused.allowances(allowance, ledger.terms.own_delta, stated)
     wanted = assign_allowed(plan.public, plan.ids, full, estimator=plan.estimator)
     out, fewer = (plan.q == 0.0) & (wanted.q > 0.0), (plan.q > 0.0) & (plan.q < wanted.q)
     gone = out & balances.withdrawn
     no_delta = out & ~gone & (plan.status == Status.DELTA_TOO_SMALL)
     no_epsilon = out & ~gone & ~no_delta
-    short = np.maximum(wanted.cost - left.epsilon, 0.0)
+    short = np.maximum(wanted.cost - left.amount, 0.0)
     can_raise = ledger.steward is not None
     said = [
         _of_withdrawn(int(gone.sum())),
         _of_delta(left.delta[no_delta], plan.public, can_raise=can_raise),
-        _of_epsilon(left.epsilon[no_epsilon], plan, _raised(short[no_epsilon], can_raise=can_raise)),
-        _of_fewer(
-            left.epsilon[fewer], plan.q[fewer], wanted.q[fewer], plan, _raised(short[fewer], can_raise=can_raise)
-        ),
+        _of_epsilon(left.amount[no_epsilon], plan, _raised(short[no_epsilon], can_raise=can_raise)),
+        _of_fewer(left.amount[fewer], plan.q[fewer], wanted.q[fewer], plan, _raised(short[fewer], can_raise=can_raise)),
     ]
     remarks = tuple(f"silo {silo.name}: {text}" for text in said if text)
     return Shortfall(silo.name, int(out.sum()), int(fewer.sum()), remarks)

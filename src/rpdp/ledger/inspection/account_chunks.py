@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.display import counts_repr
-from rpdp.ledger.balances import is_overbooked
-from rpdp.ledger.store.fixed_point import DELTA_SHIFT, EPSILON_SHIFT, amounts, left_of
+from rpdp.ledger.record_accounts import RecordAccounts
+from rpdp.ledger.store.fixed_point import DELTA_SHIFT, EPSILON_SHIFT, amounts
 from rpdp.ledger.store.roster import ABSENT, Roster
 
 if TYPE_CHECKING:
@@ -20,47 +18,46 @@ if TYPE_CHECKING:
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.stewardship.actions import Action
-    from rpdp.ledger.store.fixed_point import FloatArray, UnitArray
+    from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.record_store import Chunk
 
 
-@dataclass(frozen=True, eq=False)
-class Accounts:
-    """The accounts of some records: budgets in force, what is booked (in units), who has withdrawn."""
+class Accounts(RecordAccounts):
+    """The accounts of one chunk of a ledger, with the hashes of its records."""
 
-    hashes: NDArray[np.uint64]
-    epsilon: FloatArray
-    delta: FloatArray
-    booked_epsilon: UnitArray
-    booked_delta: UnitArray
-    withdrawn: NDArray[np.bool_]
+    def __init__(self, ledger: LedgerBase, chunk: Chunk, actions: Sequence[IndexedAction]) -> None:
+        epsilon, delta = ledger.records.budgets(chunk)
+        order, silos_per_person = ledger.records.orders(chunk), ledger.silos_per_person
+        super().__init__(epsilon, delta, order, silos_per_person=silos_per_person)
+        self.hashes = ledger.records.hashes(chunk)
+        for action in actions:
+            action.apply(self.hashes, self.epsilon, self.delta, self.withdrawn)
+        self.booked, self.booked_delta = ledger.records.totals(chunk)
 
-    __repr__ = counts_repr
+    @property
+    def is_renyi(self) -> NDArray[np.bool_]:
+        """Which of them are Rényi accounts."""
+        return self.order > 0
 
     @property
     def spent_epsilon(self) -> FloatArray:
-        """The ε that is reserved, which counts as spent."""
-        return amounts(self.booked_epsilon, EPSILON_SHIFT)
+        """The ε that is reserved in sum accounts, which counts as spent; NaN in Rényi accounts, which spend none."""
+        return np.where(self.is_renyi, np.nan, amounts(self.booked, EPSILON_SHIFT))
 
     @property
     def spent_delta(self) -> FloatArray:
-        """The δ that is reserved, which counts as spent."""
-        return amounts(self.booked_delta, DELTA_SHIFT)
+        """The δ that is reserved in sum accounts; NaN in Rényi accounts."""
+        return np.where(self.is_renyi, np.nan, amounts(self.booked_delta, DELTA_SHIFT))
 
     @property
     def left_epsilon(self) -> FloatArray:
-        """The ε left for further runs."""
-        return np.where(self.withdrawn, 0.0, left_of(self.epsilon, self.booked_epsilon, EPSILON_SHIFT))
+        """The ε left for further runs in sum accounts; NaN in Rényi accounts."""
+        return np.where(self.is_renyi, np.nan, self.left()[0])
 
     @property
     def left_delta(self) -> FloatArray:
-        """The δ left for further runs."""
-        return np.where(self.withdrawn, 0.0, left_of(self.delta, self.booked_delta, DELTA_SHIFT))
-
-    @property
-    def is_off(self) -> NDArray[np.bool_]:
-        """Which records are no longer drawn, in any run."""
-        return self.withdrawn | is_overbooked(self.epsilon, self.delta, self.booked_epsilon, self.booked_delta)
+        """The δ left for further runs in sum accounts; NaN in Rényi accounts."""
+        return np.where(self.is_renyi, np.nan, self.left()[1])
 
 
 class IndexedAction:
@@ -88,19 +85,9 @@ class IndexedAction:
         touched |= self._roster.find(hashes) != ABSENT
 
 
-def accounts_of(ledger: LedgerBase, chunk: Chunk, actions: Sequence[IndexedAction]) -> Accounts:
-    """Return the accounts of one chunk."""
-    hashes = ledger.records.hashes(chunk)
-    epsilon, delta = ledger.records.budgets(chunk)
-    withdrawn = np.zeros(chunk.count, dtype=bool)
-    for action in actions:
-        action.apply(hashes, epsilon, delta, withdrawn)
-    return Accounts(hashes, epsilon, delta, *ledger.records.totals(chunk), withdrawn)
-
-
 def all_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[Accounts]:
     """Iterate over the accounts of all records, one chunk at a time."""
     actions = [IndexedAction(action) for action in ledger.actions()]
     for chunk in ledger.records.chunks:
-        yield accounts_of(ledger, chunk, actions)
+        yield Accounts(ledger, chunk, actions)
         progress("reading accounts", chunk.rows.stop, len(ledger.records))

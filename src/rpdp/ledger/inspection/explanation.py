@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
-from rpdp.ledger.inspection.account_chunks import IndexedAction, accounts_of
+from rpdp.ledger.inspection.account_chunks import Accounts, IndexedAction
 from rpdp.ledger.store.record_keys import as_bytes
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ class RunExplanation:
         run: The name of the run.
         admitted: The time of its admission.
         q: The probability of being drawn into a local step; 0 if the record sat the run out.
-        epsilon: The ε that was reserved, which counts as spent, also while it is held; 0 if it was returned.
+        epsilon: The ε that was reserved, which counts as spent, also while it is held; 0 if it was returned. In a Rényi
+            account, what this run alone costs at the plan's δ: that does not add up over runs.
         delta: The δ that was reserved, likewise.
+        share: The share of the lifetime budget that was reserved.
+        purpose: What the run was for.
+        study: The study that it belonged to.
         rounds: The number of planned rounds.
         active_rounds: The number of rounds in which the record may be drawn.
         announced: The number of rounds announced so far.
@@ -48,6 +53,9 @@ class RunExplanation:
     joined: int
     given_joined: float
     state: str = "committed"
+    share: float = 0.0
+    purpose: str = "training"
+    study: str = ""
 
     __repr__ = counts_repr
 
@@ -66,6 +74,9 @@ class Explanation:
     spent_delta: float
     left_epsilon: float
     left_delta: float
+    account: str
+    order: float
+    share_used: float
     withdrawn: bool
     switched_off: bool
     changes: tuple[str, ...]
@@ -81,16 +92,34 @@ class Explanation:
             f"{self.first_delta:.3g}.",
             *self.changes,
             *(_run_text(run) for run in self.runs),
-            f"In total, ε = {self.spent_epsilon:.4g} and δ = {self.spent_delta:.3g} are spent of the budget in force, "
-            f"ε = {self.epsilon:.4g} and δ = {self.delta:.3g}.",
+            self._total,
         ]
         if self.withdrawn:
             lines.append("It has been withdrawn and is never drawn again. What was spent stays spent.")
         elif self.switched_off:
             lines.append("Its budget is now below what was reserved, so it is no longer drawn.")
         else:
-            lines.append(f"ε = {self.left_epsilon:.4g} and δ = {self.left_delta:.3g} are left for further runs.")
+            lines.append(self._left)
         return "\n".join(lines)
+
+    @property
+    def _total(self) -> str:
+        if self.account == "sums":
+            return (
+                f"In total, ε = {self.spent_epsilon:.4g} and δ = {self.spent_delta:.3g} are spent of the budget in "
+                f"force, ε = {self.epsilon:.4g} and δ = {self.delta:.3g}."
+            )
+        return (
+            f"In total, {self.share_used:.1%} of its lifetime budget is used. The promise is ε = {self.epsilon:.4g} at "
+            f"δ = {self.delta:.3g} for all runs together, kept by a Rényi account at order {self.order:.4g}; no part "
+            "of that ε belongs to a single run."
+        )
+
+    @property
+    def _left(self) -> str:
+        if self.account == "sums":
+            return f"ε = {self.left_epsilon:.4g} and δ = {self.left_delta:.3g} are left for further runs."
+        return f"{max(0.0, 1.0 - self.share_used):.1%} of it is left for further runs."
 
 
 def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
@@ -104,7 +133,7 @@ def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
         )
     chunk, row = found
     about = [action for action in ledger.actions() if (action.hashes == hashed).all(axis=1).any()]
-    accounts = accounts_of(ledger, chunk, [IndexedAction(action) for action in about])
+    accounts = Accounts(ledger, chunk, [IndexedAction(action) for action in about])
     first_epsilon, first_delta = ledger.records.budgets(chunk)
     return Explanation(
         record,
@@ -117,10 +146,13 @@ def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
         float(accounts.spent_delta[row]),
         float(accounts.left_epsilon[row]),
         float(accounts.left_delta[row]),
+        "renyi" if accounts.order[row] else "sums",
+        float(ORDERS[accounts.order[row]]),
+        float(accounts.share_used[row]),
         bool(accounts.withdrawn[row]),
         bool(accounts.is_off[row]),
         tuple(_change(action, int(np.flatnonzero((action.hashes == hashed).all(axis=1))[0])) for action in about),
-        tuple(_run(ledger, admission, chunk, row) for admission in ledger.runs.admissions()),
+        tuple(_run(ledger, admission, chunk, row, accounts) for admission in ledger.runs.admissions()),
     )
 
 
@@ -137,27 +169,33 @@ def _change(action: Action, row: int) -> str:
     return f"On {action.at} its budget was {word} to {' and '.join(parts)}{reason}."
 
 
-def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int) -> RunExplanation:
+def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int, accounts: Accounts) -> RunExplanation:
     members = ledger.runs.members
-    classes = members.classes(admission.seq, admission.classes)
+    classes = members.of(admission)
     index = members.index(admission.seq, chunk, classes)
     number = 0 if index is None else int(index[row])
     status = ledger.runs.status_of(admission)
     is_booked = number > 0 and not status.is_over
     q, active = float(classes.q[number]), int(classes.active[number])
     joined = sum(1 for round_number in status.joined if round_number <= active)
+    curve, budget = admission.public.curve, float(accounts.lifetime()[0][row])
+    cost = float(classes.cost[number])
+    alone = cost if classes.order[number] == 0 else curve.epsilon(q)
     return RunExplanation(
         admission.run,
         admission.at,
         q,
-        float(classes.cost[number]) if is_booked else 0.0,
-        admission.public.delta if is_booked else 0.0,
+        alone if is_booked else 0.0,
+        (float(classes.delta[number]) or admission.public.delta) if is_booked else 0.0,
         status.rounds,
         active,
         status.announced,
         joined,
-        admission.public.curve.given(joined).epsilon(q) if is_booked else 0.0,
+        curve.given(joined).epsilon(q) if is_booked else 0.0,
         status.state,
+        cost / budget if is_booked and budget > 0.0 else 0.0,
+        admission.public.purpose,
+        admission.public.study,
     )
 
 
@@ -171,7 +209,12 @@ def _run_text(run: RunExplanation) -> str:
     word = "Reserved, and therefore spent" if run.state == "committed" else "Held, and therefore taken"
     early = "" if run.active_rounds == run.rounds else f", active in the first {run.active_rounds}"
     return (
-        f"Run {run.run} ({run.admitted}): drawn into each local step with probability {run.q:.4g}. {word}: "
-        f"ε = {run.epsilon:.4g} at δ = {run.delta:.3g} ({rounds}{early}). Given exactly these joined "
-        f"rounds, the cost is ε = {run.given_joined:.4g}."
+        f"Run {run.run} ({_what_for(run)}{run.admitted}): drawn into each local step with probability {run.q:.4g}. "
+        f"{word}: {run.share:.1%} of its lifetime budget; this run alone costs ε = {run.epsilon:.4g} at δ = "
+        f"{run.delta:.3g} ({rounds}{early}). Given exactly these joined rounds, the cost is ε = {run.given_joined:.4g}."
     )
+
+
+def _what_for(run: RunExplanation) -> str:
+    study = f" for study {run.study}" if run.study else ""
+    return f"{run.purpose}{study}, "

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from rpdp.ledger.progress_callback import Progress
 
 ENDINGS = (".csv", ".json")
-_NUMBERS = ("epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta")
+_NUMBERS = ("epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta", "share_used", "order")
+"""Of a Rényi account, ε and δ spent or left are not a number (empty): it has the share used, and its order."""
+
 _FLAGS = ("withdrawn", "is_off")
 _PERSONAL = ("action", "reason", "signature", "sha256", "silo_plan", "members", "totals")
 """Facts that an export without ids leaves out of events. The hash of a released update stays: the server has it."""

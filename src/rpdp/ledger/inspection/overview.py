@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.chain import PublicHead
+    from rpdp.ledger.store.run_book import Admission
+    from rpdp.ledger.store.sampling_classes import Classes
 
 EDGES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper limits (inclusive) of the groups by budget in force; the last group has none."""
@@ -32,7 +34,7 @@ class BudgetGroup:
     off: int
     exhausted: int
     mean_epsilon: float
-    mean_spent: float
+    mean_share_used: float
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ class RunOverview:
     schedule: str
     admitted: str
     delta: float
+    purpose: str
+    study: str
+    share: float | None
     drawn: int
     classes: int
     largest_cost: float
@@ -64,8 +69,11 @@ class Overview:
     kind: str
     created: str
     lifetime_delta: float
+    account: str
+    silos_per_person: int
     has_steward_key: bool
     records: int
+    renyi_accounts: int
     withdrawn: int
     switched_off: int
     never_used: int
@@ -84,7 +92,7 @@ class _Sums:
     def __init__(self) -> None:
         size = len(EDGES) + 1
         self.records, self.off, self.exhausted = (np.zeros(size, dtype=np.int64) for _ in range(3))
-        self.epsilon, self.spent = np.zeros(size), np.zeros(size)
+        self.epsilon, self.used = np.zeros(size), np.zeros(size)
 
     def groups(self) -> tuple[BudgetGroup, ...]:
         found = []
@@ -98,7 +106,7 @@ class _Sums:
                     int(self.off[index]),
                     int(self.exhausted[index]),
                     float(self.epsilon[index] / count),
-                    float(self.spent[index] / count),
+                    float(self.used[index] / count),
                 )
             )
         return tuple(found)
@@ -108,25 +116,29 @@ def overview_of(ledger: LedgerBase, progress: Progress) -> Overview:
     """Summarise a ledger in one pass over all accounts."""
     kept = updates_kept(ledger.database)
     sums = _Sums()
-    withdrawn = off = never = 0
+    withdrawn = off = never = renyi = 0
     for accounts in all_accounts(ledger, progress):
         group = np.searchsorted(np.asarray(EDGES) * (1.0 + 1e-12), accounts.epsilon)
         is_off = accounts.is_off
         withdrawn += int(accounts.withdrawn.sum())
         off += int(is_off.sum())
-        never += int((accounts.booked_epsilon == 0).sum())
+        never += int((accounts.booked == 0).sum())
         sums.records += _count(group, np.ones(len(group), dtype=bool))
         sums.off += _count(group, is_off)
-        sums.exhausted += _count(group, (accounts.left_epsilon <= 0.0) & ~is_off)
+        sums.exhausted += _count(group, (accounts.left()[0] <= 0.0) & ~is_off)
         sums.epsilon += np.bincount(group, accounts.epsilon, len(EDGES) + 1)
-        sums.spent += np.bincount(group, accounts.spent_epsilon, len(EDGES) + 1)
+        sums.used += np.bincount(group, accounts.share_used, len(EDGES) + 1)
+        renyi += int(accounts.is_renyi.sum())
     return Overview(
         ledger=ledger.id,
         kind=ledger.kind,
         created=ledger.created,
         lifetime_delta=ledger.lifetime_delta,
+        account=ledger.account,
+        silos_per_person=ledger.silos_per_person,
         has_steward_key=ledger.steward is not None,
         records=len(ledger.records),
+        renyi_accounts=renyi,
         withdrawn=withdrawn,
         switched_off=off,
         never_used=never,
@@ -147,14 +159,15 @@ def _count(group: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.in
 def _runs(ledger: LedgerBase) -> tuple[RunOverview, ...]:
     found = []
     for admission, status in zip(ledger.runs.admissions(), ledger.runs.status(), strict=True):
-        classes = ledger.runs.members.classes(admission.seq, admission.classes)
+        classes = ledger.runs.members.of(admission)
         counts = np.zeros(len(classes), dtype=np.int64)
         for chunk in ledger.records.chunks:
             index = ledger.runs.members.index(admission.seq, chunk, classes)
             if index is not None:
                 counts += np.bincount(index, minlength=len(classes))
         cancelled = ledger.runs.cancellation(admission.run)
-        mean = float(classes.cost @ counts) / admission.drawn if admission.drawn else 0.0
+        costs = _run_costs(admission, classes)
+        mean = float(costs @ counts) / admission.drawn if admission.drawn else 0.0
         found.append(
             RunOverview(
                 status,
@@ -162,9 +175,12 @@ def _runs(ledger: LedgerBase) -> tuple[RunOverview, ...]:
                 admission.public.schedule.describe(),
                 admission.at,
                 admission.public.delta,
+                admission.public.purpose,
+                admission.public.study,
+                admission.share,
                 admission.drawn,
                 len(classes) - 1,
-                float(classes.cost.max()),
+                float(costs.max()),
                 mean,
                 None if cancelled is None else cancelled.by,
                 "" if cancelled is None else cancelled.reason,
@@ -172,3 +188,12 @@ def _runs(ledger: LedgerBase) -> tuple[RunOverview, ...]:
             )
         )
     return tuple(found)
+
+
+def _run_costs(admission: Admission, classes: Classes) -> NDArray[np.float64]:
+    """Return what the run alone costs each class, as ε: reserved in sum accounts, at the plan's δ in Rényi accounts."""
+    costs = classes.cost.copy()
+    rows = classes.order > 0
+    if rows.any():
+        costs[rows] = admission.public.curve.epsilon_above(classes.q[rows])
+    return costs

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import numpy as np
 
+from rpdp.accounting.renyi_filter import is_mapped_order
 from rpdp.ledger.account import Canceller
-from rpdp.ledger.balances import is_overbooked
 from rpdp.ledger.inspection.account_chunks import IndexedAction
-from rpdp.ledger.store.fixed_point import DELTA_SHIFT, fits_delta, fits_epsilon, rounded_up
+from rpdp.ledger.record_accounts import RecordAccounts, is_overbooked
+from rpdp.ledger.store.chain import Event
+from rpdp.ledger.store.fixed_point import fits_amount, fits_delta
 from rpdp.ledger.store.run_book import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
-    from rpdp.ledger.store.chain import Event
     from rpdp.ledger.store.record_store import Chunk
     from rpdp.ledger.store.sampling_classes import Classes
 
@@ -32,15 +35,19 @@ class _Booking:
     sign: int = 1
 
 
+_Entry: TypeAlias = "IndexedAction | _Booking | Event"
+"""What changes an account: a steward action, a reservation or its return, an enrolment."""
+
+
 def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     """Replay every record's budget and bookings, event by event, and compare them with the ledger's totals."""
-    history: list[tuple[int, IndexedAction | _Booking]] = []
+    history: list[tuple[int, _Entry]] = [(event.seq, event) for event in ledger.chain.events("enrol")]
     for action_seq, action in zip(_seqs(ledger, "withdraw", "lower", "raise"), ledger.booked_actions(), strict=True):
         action.require_signature(ledger.steward)
         history.append((action_seq, IndexedAction(action)))
     admissions = ledger.runs.admissions()
     for admission in admissions:
-        classes = ledger.runs.members.classes(admission.seq, admission.classes)
+        classes = ledger.runs.members.of(admission)
         history.append((admission.seq, _Booking(admission, classes)))
         cancelled = ledger.runs.cancellation(admission.run)
         if cancelled is not None:
@@ -61,47 +68,75 @@ def _seqs(ledger: LedgerBase, *kinds: str) -> list[int]:
 
 
 def _replay_chunk(
-    ledger: LedgerBase, chunk: Chunk, history: list[tuple[int, IndexedAction | _Booking]], drawn: dict[int, int]
+    ledger: LedgerBase, chunk: Chunk, history: list[tuple[int, _Entry]], drawn: dict[int, int]
 ) -> Iterator[str]:
     hashes = ledger.records.hashes(chunk)
     epsilon, delta = ledger.records.budgets(chunk)
-    withdrawn = np.zeros(chunk.count, dtype=bool)
-    spent_epsilon, spent_delta = np.zeros(chunk.count, dtype=np.int64), np.zeros(chunk.count, dtype=np.int64)
+    first = ledger.records.orders(chunk, before=chunk.segment + 1)
+    replayed = RecordAccounts(epsilon, delta, first, silos_per_person=ledger.silos_per_person)
+    yield from _first_orders(chunk, replayed)
     for seq, entry in history:
         if seq < chunk.segment:
             continue
         if isinstance(entry, IndexedAction):
-            entry.apply(hashes, epsilon, delta, withdrawn)
+            entry.apply(hashes, replayed.epsilon, replayed.delta, replayed.withdrawn)
+            continue
+        if isinstance(entry, Event):
+            yield from _enrol(ledger, chunk, entry, replayed)
             continue
         index = ledger.runs.members.index(entry.admission.seq, chunk, entry.classes)
         if index is None:
             continue
-        takes_part = index > 0
-        run, run_delta = entry.admission.run, entry.admission.public.delta
-        units = rounded_up(np.full(1, run_delta), DELTA_SHIFT)[0]
-        if entry.sign < 0:
-            spent_epsilon -= np.where(takes_part, entry.classes.booked[index], 0)
-            spent_delta -= np.where(takes_part, units, 0)
-            continue
-        drawn[seq] += int(takes_part.sum())
-        fits = fits_epsilon(entry.classes.cost[index], epsilon, spent_epsilon) & fits_delta(
-            run_delta, delta, spent_delta
-        )
-        over = takes_part & (~fits | withdrawn)
-        if over.any():
-            yield f"run {run!r} booked {int(over.sum()):,} records of chunk {chunk.key} beyond their budget in force"
-        spent_epsilon += np.where(takes_part, entry.classes.booked[index], 0)
-        spent_delta += np.where(takes_part, units, 0)
+        drawn[seq] = drawn.get(seq, 0) + int((index > 0).sum())
+        yield from _book(entry, index, chunk, replayed)
     totals = ledger.records.totals(chunk)
-    wrong = (totals[0] != spent_epsilon) | (totals[1] != spent_delta)
+    wrong = (totals[0] != replayed.booked) | (totals[1] != replayed.booked_delta)
     if wrong.any():
         yield f"{int(wrong.sum()):,} records of chunk {chunk.key}: their totals differ from the sum of their bookings"
-    if (is_overbooked(epsilon, delta, spent_epsilon, spent_delta) & ~_was_changed(history, hashes)).any():
+    overbooked = is_overbooked(*replayed.lifetime(), replayed.booked, replayed.booked_delta)
+    if (overbooked & ~_was_changed(history, hashes)).any():
         yield f"records of chunk {chunk.key} are booked beyond their budget, although no steward lowered it"
 
 
+def _book(entry: _Booking, index: NDArray[np.int64], chunk: Chunk, replayed: RecordAccounts) -> Iterator[str]:
+    """Add a booking to replayed accounts, or return it, and check that it was within the accounts at that moment."""
+    takes_part, classes = index > 0, entry.classes
+    if entry.sign > 0:
+        budget, delta = replayed.lifetime()
+        cost = classes.cost[index]
+        fits = fits_amount(cost, budget, replayed.booked)
+        fits &= fits_delta(classes.delta[index], delta, replayed.booked_delta)
+        if entry.admission.share is not None:
+            fits &= cost <= entry.admission.share * budget
+        over = takes_part & (~fits | replayed.withdrawn)
+        run = entry.admission.run
+        if over.any():
+            yield f"run {run!r} booked {int(over.sum()):,} records of chunk {chunk.key} beyond their budget in force"
+        if (takes_part & (classes.order[index] != replayed.order)).any():
+            yield f"run {run!r} booked records of chunk {chunk.key} at another order than they were enrolled with"
+    replayed.booked += entry.sign * np.where(takes_part, classes.booked[index], 0)
+    replayed.booked_delta += entry.sign * np.where(takes_part, classes.booked_delta[index], 0)
+
+
+def _first_orders(chunk: Chunk, replayed: RecordAccounts) -> Iterator[str]:
+    """Check the orders with which records were added: those of the public map, or none."""
+    if replayed.order.any() and not is_mapped_order(replayed.order, replayed.epsilon, replayed.delta).all():
+        yield f"records of chunk {chunk.key} were enrolled at other orders than the public map gives"
+
+
+def _enrol(ledger: LedgerBase, chunk: Chunk, event: Event, replayed: RecordAccounts) -> Iterator[str]:
+    """Enrol records anew as Rényi accounts, and check that nothing of them was booked."""
+    orders = ledger.records.orders(chunk, before=event.seq + 1)
+    changed = orders != replayed.order
+    if (changed & ((replayed.order > 0) | (replayed.booked != 0) | (replayed.booked_delta != 0))).any():
+        yield f"event {event.seq} changed accounts of chunk {chunk.key} of which something was booked"
+    if not is_mapped_order(orders[changed], replayed.epsilon[changed], replayed.delta[changed]).all():
+        yield f"event {event.seq} enrolled records of chunk {chunk.key} at other orders than the public map gives"
+    replayed.order = orders
+
+
 def _was_changed(
-    history: list[tuple[int, IndexedAction | _Booking]], hashes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
+    history: list[tuple[int, _Entry]], hashes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     changed = np.zeros(len(hashes), dtype=bool)
     for _, entry in history:

@@ -6,6 +6,9 @@
 | lower bound, from rounded privacy losses | an overspent record | grid and rounding of the first |
 | lower bound, by an attacker (`rpdp.ledger.inspection.attacker`) | an overspent record | all of `rpdp.accounting` |
 
+Sum accounts are priced at the δ that each class booked. A Rényi account books a divergence at one order; its price is
+exact to eleven digits, so every machine finds the same, and the second opinion is the binomial sum at whole orders.
+
 On the machine that made the plan a q has one price, and the silo refuses a plan that states less. Another processor,
 library or release may find another price: every price is an upper bound, close to the truth but not the truth. So a
 booking below this machine's price is excused only down to the lower bound, which no honest price can be below, whoever
@@ -20,16 +23,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.accounting import PrivacyCurve
+from rpdp.accounting.delta_table import delta_below
+from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.ledger.inspection.attacker import provable_delta
+from rpdp.ledger.inspection.second_moments import provable_divergence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
+    from rpdp.accounting import Accountant
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.run_book import Admission
     from rpdp.ledger.store.sampling_classes import Classes
+
+    Rows = NDArray[np.int64]
 
 _ACCURACY = 1e-4
 """The accuracy of lower bounds, finer than that of prices: bookings 0.1 % too low are found at ordinary settings."""
@@ -52,16 +63,45 @@ def reprice(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     """Price all runs of a ledger again and report bookings that are too low. A cancelled run has booked nothing."""
     admissions = ledger.runs.booked()
     for number, admission in enumerate(admissions):
-        yield from _reprice(admission, ledger.runs.members.classes(admission.seq, admission.classes))
+        yield from _reprice(admission, ledger.runs.members.of(admission), ledger.silos_per_person)
         progress("pricing runs again", number + 1, len(admissions))
 
 
-def _reprice(admission: Admission, classes: Classes) -> Iterator[str]:
-    for active in np.unique(classes.active[1:]):
-        rows = 1 + np.flatnonzero(classes.active[1:] == active)
-        certified, proven = _prices(admission, int(active), classes.q[rows])
+def _reprice(admission: Admission, classes: Classes, silos_per_person: int) -> Iterator[str]:
+    rows = 1 + np.arange(len(classes) - 1)
+    for number in np.unique(classes.order[rows][classes.order[rows] > 0]):
+        of_order = rows[classes.order[rows] == number]
+        yield from _reprice_divergence(admission, classes, of_order, int(number), silos_per_person)
+    sums = rows[classes.order[rows] == 0]
+    for delta in np.unique(classes.delta[sums]):
+        yield from _reprice_sums(admission, classes, sums[classes.delta[sums] == delta], float(delta))
+
+
+def _reprice_divergence(admission: Admission, classes: Classes, rows: Rows, number: int, times: int) -> Iterator[str]:
+    """Price the classes of one order again, in two ways; `times` is the number of silos per person."""
+    public, order = admission.public, float(ORDERS[number])
+    booked, q = classes.cost[rows], classes.q[rows]
+    grid = _some(q, MOST_PRICED)
+    at = np.searchsorted(grid, q, side="right") - 1
+    certified = times * public.divergence_curve(order).divergence(grid)[at]
+    proven = times * provable_divergence(public, grid, order)[at]
+    wrong = booked < np.maximum(certified * (1.0 - _ROUNDING), proven * (1.0 - _ROUNDING))
+    if (classes.active[rows] != public.schedule.rounds).any() or (classes.delta[rows] != 0.0).any():
+        yield f"run {admission.run!r}: classes of Rényi accounts book a δ, or only some of the rounds"
+    if wrong.any():
+        worst = int(np.argmax(np.where(wrong, certified - booked, -np.inf)))
+        yield (
+            f"run {admission.run!r}: {int(wrong.sum()):,} sampling classes are booked below their cost, at worst "
+            f"ρ = {booked[worst]:.6g} for q = {q[worst]:.6g} at order {order:.6g}, which costs {certified[worst]:.6g}"
+        )
+
+
+def _reprice_sums(admission: Admission, classes: Classes, of_delta: Rows, delta: float) -> Iterator[str]:
+    for active in np.unique(classes.active[of_delta]):
+        rows = of_delta[classes.active[of_delta] == active]
+        certified, proven = _prices(admission, int(active), classes.q[rows], delta)
         booked = classes.cost[rows]
-        wrong = booked < _least_honest(admission, certified, proven)
+        wrong = booked < _least_honest(_accountant(admission, delta), certified, proven)
         if wrong.any():
             worst = int(np.argmax(np.where(wrong, certified - booked, -np.inf)))
             yield (
@@ -69,29 +109,35 @@ def _reprice(admission: Admission, classes: Classes) -> Iterator[str]:
                 f"ε = {booked[worst]:.6g} for q = {classes.q[rows][worst]:.6g}, which costs {certified[worst]:.6g} "
                 f"(true cost at least {proven[worst]:.6g})"
             )
-        yield from _attacked(admission, int(active), classes.q[rows], booked)
+        yield from _attacked(admission, int(active), classes.q[rows], booked, delta)
 
 
-def _least_honest(admission: Admission, certified: FloatArray, proven: FloatArray) -> FloatArray:
+def _accountant(admission: Admission, delta: float) -> Accountant:
+    """The accountant that priced a class: the plan's, or Rényi bounds for a δ from the lattice of own ones."""
+    is_own = delta_below(np.array([delta]))[0] == delta
+    return "rdp" if is_own else admission.public.accountant
+
+
+def _least_honest(accountant: Accountant, certified: FloatArray, proven: FloatArray) -> FloatArray:
     """The smallest price that any machine could have found for a plan."""
-    if admission.public.accountant == "rdp":
+    if accountant == "rdp":
         return np.maximum(certified * (1.0 - _BETWEEN_ORDERS), proven)
     return np.where(proven > 0.0, proven, certified)
 
 
-def _attacked(admission: Admission, active: int, q: FloatArray, booked: FloatArray) -> Iterator[str]:
+def _attacked(admission: Admission, active: int, q: FloatArray, booked: FloatArray, stated: float) -> Iterator[str]:
     """Compare what an attacker can prove with the smallest booking at each q, or between it and the next one."""
     grid = _some(q, MOST_ATTACKED)
     least = np.full(len(grid), np.inf)
     np.minimum.at(least, np.searchsorted(grid, q, side="right") - 1, booked)
     delta = provable_delta(admission.public, active, grid, least)
-    wrong = delta > admission.public.delta * (1.0 + _ROUNDING)
+    wrong = delta > stated * (1.0 + _ROUNDING)
     if wrong.any():
         worst = int(np.argmax(delta))
         yield (
             f"run {admission.run!r}: {int(wrong.sum()):,} bookings are below what an attacker can prove, at worst ε = "
             f"{least[worst]:.6g} for q = {grid[worst]:.6g}: δ is at least {delta[worst]:.3g}, not "
-            f"{admission.public.delta:g}"
+            f"{stated:g}"
         )
 
 
@@ -103,15 +149,15 @@ def _some(q: FloatArray, most: int) -> FloatArray:
     return grid[np.unique(np.linspace(0, grid.size - 1, most).astype(np.int64))]
 
 
-def _prices(admission: Admission, active: int, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _prices(admission: Admission, active: int, q: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
     """Return for each q its certified cost and a proven lower bound, or those of the next smaller q on the grid."""
     public = admission.public
     grid = _some(q, MOST_PRICED)
     own, loss = (
         PrivacyCurve(
-            public.schedule, noise_multiplier=public.noise_multiplier, delta=public.delta, accountant=accountant
+            public.schedule, noise_multiplier=public.noise_multiplier, delta=delta, accountant=accountant
         ).after(active)
-        for accountant in (public.accountant, "pld")
+        for accountant in (_accountant(admission, delta), "pld")
     )
     at = np.searchsorted(grid, q, side="right") - 1
     certified: FloatArray = own.epsilon(grid)[at]

@@ -31,6 +31,7 @@ from rpdp.ledger.stewardship.pruning import KIND as PRUNE
 from rpdp.ledger.stewardship.pruning import replay_prunings
 from rpdp.ledger.store.chain import GENESIS, PRIVATE_KINDS, PUBLIC_KINDS, head_after, public_head_after
 from rpdp.ledger.store.database import expected_schema
+from rpdp.ledger.store.schema import ACCOUNT_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,7 +114,7 @@ def _file(ledger: LedgerBase) -> Iterator[str]:
     for (line,) in ledger.database.rows("PRAGMA integrity_check"):
         if line != "ok":
             yield str(line)
-    different = ledger.database.schema() ^ expected_schema()
+    different = ledger.database.schema() ^ expected_schema(ledger.database.format)
     if different:
         names = sorted({name.decode("utf-8", "replace") for _, name, _, _ in different})
         yield f"tables or indexes are not those of a ledger: {', '.join(names)}"
@@ -164,9 +165,10 @@ def _bulk(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
 
 
 _TABLES_OF = {
-    "create": ("segment",),
-    "add": ("segment",),
-    "admit": ("class", "member"),
+    "create": ("segment", "enrolment"),
+    "add": ("segment", "enrolment"),
+    "enrol": ("enrolment",),
+    "admit": ("class", "class_account", "member"),
     "charge": (),
     "cancel": (),
     "release": ("outbox",),
@@ -179,8 +181,13 @@ def _bulk_of(ledger: LedgerBase, event: Event) -> str | None:
     """Return the problem if the rows of an event do not match the hash that it states."""
     facts = event.facts
     if event.kind in ("create", "add"):
-        same = ledger.records.digest(event.seq) == facts["records"]["sha256"]
+        records = facts["records"]
+        same = ledger.records.digest(event.seq) == records["sha256"]
+        same &= _has_orders(ledger, event.seq, records.get("orders"))
         return None if same else f"the records of event {event.seq} are not those that it added"
+    if event.kind == "enrol":
+        same = _has_orders(ledger, event.seq, facts["orders"])
+        return None if same else f"the accounts of event {event.seq} are not those that it enrolled"
     if event.kind == "admit":
         same = ledger.runs.members.digest(event.seq) == facts["members"]
         return None if same else f"the members of run {event.run!r} are not those that were admitted"
@@ -193,6 +200,14 @@ def _bulk_of(ledger: LedgerBase, event: Event) -> str | None:
     return None
 
 
+def _has_orders(ledger: LedgerBase, seq: int, stated: str | None) -> bool:
+    """Return whether the orders of an event are those that it states; an event that states none has none."""
+    if not ledger.database.has_account_tables:
+        return stated is None
+    rows = ledger.database.rows("SELECT 1 FROM enrolment WHERE seq = ? LIMIT 1", (seq,))
+    return ledger.records.orders_digest(seq) == stated if rows else stated is None
+
+
 def _hash_in(ledger: LedgerBase, table: str, column: str, seq: int) -> str | None:
     for (blob,) in ledger.database.each(f"SELECT {column} FROM {table} WHERE seq = ?", (seq,)):  # noqa: S608
         return hashlib.sha256(blob).hexdigest()
@@ -200,7 +215,8 @@ def _hash_in(ledger: LedgerBase, table: str, column: str, seq: int) -> str | Non
 
 
 def _left_over(ledger: LedgerBase, named: set[tuple[str, int]], *, has_totals: bool) -> Iterator[str]:
-    for table in ("segment", "class", "member", "change", "outbox"):
+    added = tuple(ACCOUNT_TABLES) if ledger.database.has_account_tables else ()
+    for table in ("segment", "class", "member", "change", "outbox", *added):
         for (seq,) in ledger.database.rows(f"SELECT DISTINCT seq FROM {table}"):  # noqa: S608
             if (table, seq) not in named:
                 yield f"table {table} has rows for event {seq}, which does not state them"

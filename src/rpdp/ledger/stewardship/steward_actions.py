@@ -144,7 +144,9 @@ class StewardActions(LedgerBase):
         with self.reading():
             persons = Persons.of(self.records, np.concatenate(named), names)
             roster = Roster(persons.members)
-            balances = Balances(self.records, roster, self.records.places(roster), self.actions())
+            balances = Balances(
+                self.records, roster, self.records.places(roster), self.actions(), self.silos_per_person
+            )
         new = persons.divided(kind, new_epsilon, new_delta, balances)
         action = Action(kind, self.id, persons.members, new.epsilon, new.delta, reason=reason)
         less = new.less_delta

@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rpdp.checks import require_choice, require_delta
+from rpdp.checks import require_choice
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.chain import Chain
@@ -22,6 +22,7 @@ from rpdp.private_files import sync_directory
 
 if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
+    from rpdp.ledger.account_terms import AccountTerms
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
 
@@ -34,20 +35,19 @@ def create_files(
     budgets: BudgetTable,
     *,
     kind: Kind,
-    lifetime_delta: float,
+    terms: AccountTerms,
     steward: StewardPublicKey | None,
     progress: Progress,
 ) -> None:
     """Create all files of a new ledger."""
     require_choice("kind", kind, LEDGER_KINDS)
-    require_delta("lifetime_delta", lifetime_delta)
     files = LedgerFiles(path)
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a directory; create it first")
     if path.exists():
         raise InputError(_exists(path))
     try:
-        _create(files, budgets, kind, lifetime_delta, steward, progress)
+        _create(files, budgets, kind, terms, steward, progress)
     except OSError as error:
         raise InputError(
             f"{path} could not be created ({error.strerror or error}); free some space or choose a place where this "
@@ -59,7 +59,7 @@ def _create(
     files: LedgerFiles,
     budgets: BudgetTable,
     kind: Kind,
-    lifetime_delta: float,
+    terms: AccountTerms,
     steward: StewardPublicKey | None,
     progress: Progress,
 ) -> None:
@@ -68,7 +68,7 @@ def _create(
     key = RecordKey.find_or_make(files.key)
     files.inbox.mkdir(mode=0o700, exist_ok=True)
     _remove_notes_of_unfinished(files)
-    _build(files, key, new_records(key, budgets, lifetime_delta, progress), kind, lifetime_delta, steward, progress)
+    _build(files, key, new_records(key, budgets, terms, progress), kind, terms, steward, progress)
     crash_points.reached("create: built")
     _sync(files.unfinished)
     _put_in_place(files)
@@ -94,7 +94,7 @@ def _build(
     key: RecordKey,
     new: NewRecords,
     kind: Kind,
-    lifetime_delta: float,
+    terms: AccountTerms,
     steward: StewardPublicKey | None,
     progress: Progress,
 ) -> None:
@@ -108,7 +108,9 @@ def _build(
             "format": FORMAT,
             "ledger": ledger,
             "kind": kind,
-            "lifetime_delta": lifetime_delta,
+            "lifetime_delta": terms.lifetime_delta,
+            "account": terms.account,
+            "silos_per_person": terms.silos_per_person,
             "key_check": key.check,
             "steward": None if steward is None else steward.raw.hex(),
             "records": RecordStore(database).write(1, new, progress),
@@ -118,12 +120,13 @@ def _build(
     database.finish_building()
 
 
-def new_records(key: RecordKey, budgets: BudgetTable, lifetime_delta: float, progress: Progress) -> NewRecords:
+def new_records(key: RecordKey, budgets: BudgetTable, terms: AccountTerms, progress: Progress) -> NewRecords:
     """Return the records of a table with their lifetime budgets. A subject's budget is divided among its records."""
-    allowed = budgets.per_record(lifetime_delta)
-    assert allowed.delta is not None
+    allowed = terms.per_record(budgets)
     subjects = None if budgets.subjects is None else key.subjects(budgets.subjects)
-    return NewRecords(key.records(budgets.ids, progress), allowed.epsilon, allowed.delta, subjects)
+    hashes = key.records(budgets.ids, progress)
+    assert allowed.delta is not None
+    return NewRecords(hashes, allowed.epsilon, allowed.delta, terms.orders(allowed), subjects)
 
 
 def _remove_notes_of_unfinished(files: LedgerFiles) -> None:

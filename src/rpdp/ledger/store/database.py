@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
-from rpdp.ledger.store.schema import APPLICATION_ID, DAMAGED, FORMAT, OLDER_FORMATS, STATEMENTS
+from rpdp.ledger.store.schema import (
+    ACCOUNT_TABLES,
+    APPLICATION_ID,
+    DAMAGED,
+    FIRST_STATEMENTS,
+    FORMAT,
+    OLDER_FORMATS,
+    STATEMENTS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,10 +96,22 @@ class Database:
             if writable:
                 self._require_durable()
 
+    @property
+    def format(self) -> int:
+        """The format of the file."""
+        return int(self._value("user_version"))
+
+    @property
+    def has_account_tables(self) -> bool:
+        """Whether the file has the tables of `ACCOUNT_TABLES`."""
+        return self.format not in OLDER_FORMATS
+
     def migrate(self) -> None:
-        """Mark a file of an older format as one of today's, so that versions which know only that one refuse it."""
-        if self._value("user_version") != FORMAT:
+        """Make a file of an older format one of today's, so that versions which know only that one refuse it."""
+        if self.format != FORMAT:
             with self.transaction():
+                for statement in ACCOUNT_TABLES.values():
+                    self.rows(statement)
                 self.rows(f"PRAGMA user_version={FORMAT}")
 
     def _require_durable(self) -> None:
@@ -226,10 +246,10 @@ class Database:
             raise PrivacyRefusal(f"{self.path}: {type(error).__name__}: {error}; {DAMAGED}") from None
 
 
-def expected_schema() -> Schema:
-    """Return what `schema` returns for a ledger created by this version."""
+def expected_schema(file_format: int = FORMAT) -> Schema:
+    """Return what `schema` returns for an intact ledger of a format."""
     connection = apsw.Connection(":memory:")
-    for statement in STATEMENTS:
+    for statement in FIRST_STATEMENTS if file_format in OLDER_FORMATS else STATEMENTS:
         connection.execute(statement)
     return _schema(connection)
 

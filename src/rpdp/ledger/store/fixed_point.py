@@ -1,6 +1,6 @@
-"""Fixed-point amounts of ε and δ, so that sums of reservations are exact.
+"""Fixed-point amounts of ε, ρ and δ, so that sums of reservations are exact.
 
-ε is booked in units of 2⁻⁵² and δ in units of 2⁻⁶², both in 64-bit integers. Budgets are at most 1,000, so nothing
+ε and ρ are booked in units of 2⁻⁵² and δ in units of 2⁻⁶², in 64-bit integers. Budgets are at most 1,000, so nothing
 overflows. Scaling a float by a power of two is exact, so rounding up to units is exact too.
 
 A record's first reservation may be its whole budget, whatever its binary digits: while nothing is reserved, the budget
@@ -54,11 +54,11 @@ def left_of(budget: FloatArray, reserved: UnitArray, shift: int) -> FloatArray:
     return np.where(reserved == 0, budget, amounts(units, shift))
 
 
-def fits_epsilon(cost: FloatArray, budget: FloatArray, reserved: UnitArray) -> NDArray[np.bool_]:
+def fits_amount(cost: FloatArray, budget: FloatArray, reserved: UnitArray) -> NDArray[np.bool_]:
     """Return whether each cost is within what is left, exactly."""
     return cost <= left_of(budget, reserved, EPSILON_SHIFT)
 
 
-def fits_delta(delta: float, budget: FloatArray, reserved: UnitArray) -> NDArray[np.bool_]:
-    """Return whether a run's δ is within what is left, up to the planner's tolerance."""
+def fits_delta(delta: FloatArray, budget: FloatArray, reserved: UnitArray) -> NDArray[np.bool_]:
+    """Return whether each δ is within what is left, up to the planner's tolerance."""
     return left_of(budget, reserved, DELTA_SHIFT) >= delta * (1.0 - DELTA_TOLERANCE)

@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rpdp.errors import PrivacyRefusal, Reason
-from rpdp.ledger.store.fixed_point import DELTA_SHIFT, rounded_up
 from rpdp.ledger.store.schema import DAMAGED
 
 if TYPE_CHECKING:
@@ -118,15 +115,15 @@ def held_runs(database: Database) -> list[str]:
 
 def return_booking(store: RecordStore, members: MemberStore, admission: Admission) -> None:
     """Subtract from every total exactly what a hold added to it, in whole units. The caller opens the transaction."""
-    classes = members.classes(admission.seq, admission.classes)
-    booked, delta = classes.booked, rounded_up(np.full(1, admission.public.delta), DELTA_SHIFT)[0]
+    classes = members.of(admission)
+    booked, delta = classes.booked, classes.booked_delta
     for chunk in store.chunks:
         index = members.index(admission.seq, chunk, classes)
         if index is None:
             continue
         epsilon_before, delta_before = store.totals(chunk)
         epsilon = epsilon_before - booked[index]
-        deltas = delta_before - np.where(index > 0, delta, 0)
+        deltas = delta_before - delta[index]
         if (epsilon < 0).any() or (deltas < 0).any():
             raise PrivacyRefusal(
                 f"the ledger is damaged: less is booked in chunk {chunk.key} than run {admission.run!r} holds; "

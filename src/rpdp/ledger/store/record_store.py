@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.progress_callback import silent
@@ -57,6 +58,7 @@ class NewRecords:
     hashes: Hashes
     epsilon: FloatArray
     delta: FloatArray
+    order: NDArray[np.uint8]
     subjects: Hashes | None
 
     __repr__ = counts_repr
@@ -97,8 +99,42 @@ class RecordStore:
                 (segment, number, len(rows), stored[:HASH_BYTES], *row),
             )
             parts += _covered(number, len(rows), row)
+            if new.order.any():
+                self.write_orders(segment, Chunk(segment, number, len(rows), start), new.order[rows])
             progress("writing records", start + len(rows), len(order))
-        return {"count": len(order), "sha256": digest_of(parts)}
+        facts: dict[str, Any] = {"count": len(order), "sha256": digest_of(parts)}
+        return facts | ({"orders": self.orders_digest(segment)} if new.order.any() else {})
+
+    def write_orders(self, seq: int, chunk: Chunk, orders: NDArray[np.uint8]) -> None:
+        """Store the orders at which event `seq` enrols a chunk's records."""
+        self._database.rows("INSERT INTO enrolment VALUES(?, ?, ?, ?)", (seq, *chunk.key, pack(orders)))
+
+    def orders(self, chunk: Chunk, before: int | None = None) -> NDArray[np.uint8]:
+        """Return the numbers of the orders of a chunk's records, 0 for sum accounts: now, or before event `before`."""
+        if self._database.has_account_tables:
+            query = "SELECT orders FROM enrolment WHERE segment = ? AND chunk = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
+            until = 2**62 if before is None else before
+            for (blob,) in self._database.rows(query, (*chunk.key, until)):
+                orders = unpack(blob, "u1", chunk.count).astype(np.uint8)
+                if orders.size and orders.max() >= ORDERS.size:
+                    raise PrivacyRefusal(f"the ledger is damaged: order {orders.max()} is unknown; {DAMAGED}")
+                return orders
+        return np.zeros(chunk.count, dtype=np.uint8)
+
+    def orders_digest(self, seq: int) -> str:
+        """Return the hash of the orders that an event states, as stored in the file."""
+        query = "SELECT segment, chunk, orders FROM enrolment WHERE seq = ? ORDER BY segment, chunk"
+        rows = self._database.each(query, (seq,))
+        return digest_of(part for *key, orders in rows for part in (repr(key).encode(), orders))
+
+    def gather_orders(self, places: NDArray[np.int32], size: int) -> NDArray[np.uint8]:
+        """Return the numbers of orders in the order of a roster."""
+        result = np.zeros(size, dtype=np.uint8)
+        for chunk in self.chunks:
+            place = places[chunk.rows]
+            here = place != ABSENT
+            result[place[here]] = self.orders(chunk)[here]
+        return result
 
     def digest(self, segment: int) -> str:
         """Return the hash of a segment as stored in the file."""

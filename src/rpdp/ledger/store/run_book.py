@@ -16,7 +16,6 @@ import numpy as np
 from rpdp.errors import InputError, PlanError, PrivacyRefusal, Reason
 from rpdp.ledger.account import Charge, RunStatus, joins_round, rounds_drawn
 from rpdp.ledger.store import crash_points
-from rpdp.ledger.store.fixed_point import DELTA_SHIFT, DELTA_TOLERANCE, rounded_up
 from rpdp.ledger.store.holds import (
     Cancellation,
     expiry_stamp,
@@ -27,7 +26,7 @@ from rpdp.ledger.store.holds import (
     return_booking,
     stamp,
 )
-from rpdp.ledger.store.sampling_classes import MemberStore, classes_of, spread
+from rpdp.ledger.store.sampling_classes import MemberStore, add_booking, classes_of, spread
 from rpdp.ledger.store.schema import DAMAGED
 from rpdp.planning import PublicPlan, SiloPlan, Status
 
@@ -38,14 +37,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rpdp.budgets import RecordBudgets
     from rpdp.ledger.account import Canceller, RunState
     from rpdp.ledger.balances import Balances
     from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.record_accounts import BookedFor
     from rpdp.ledger.store.chain import Chain, Event
     from rpdp.ledger.store.database import Database
     from rpdp.ledger.store.record_store import RecordStore
     from rpdp.ledger.store.sampling_classes import Classes
+    from rpdp.planning import Allowance, Allowances
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Admission:
     """A run as it was admitted.
 
     `rounds_to_join` is set in ledgers of release 0.1 only, where "exactly k" rounds were drawn at admission. `expires`
-    is None for a hold that does not expire, as in those ledgers.
+    is None for a hold that does not expire, as in those ledgers. `share` is the largest share of a lifetime budget that
+    the run could take; None in ledgers of older formats, where it was all that was left.
     """
 
     seq: int
@@ -66,6 +67,7 @@ class Admission:
     drawn: int
     at: str
     expires: str | None
+    share: float | None = None
 
     @classmethod
     def of(cls, event: Event) -> Admission:
@@ -83,6 +85,7 @@ class Admission:
             facts["drawn"],
             facts["at"],
             facts.get("expires"),
+            facts.get("share"),
         )
 
 
@@ -143,8 +146,16 @@ class RunBook:
         """Return the admission of one run; refused if the run was cancelled."""
         return self._of(run).admission
 
-    def reserve(self, run: str, plan: SiloPlan, expires: float | None, balances: Balances, progress: Progress) -> None:
-        """Hold a plan for all of its records."""
+    def reserve(
+        self,
+        run: str,
+        plan: SiloPlan,
+        expires: float | None,
+        allowance: Allowance,
+        balances: Balances,
+        progress: Progress,
+    ) -> None:
+        """Hold a plan for all of its records, within the run's allowance of each."""
         cancelled = self.cancellation(run)
         if cancelled is not None:
             raise refuse_cancelled(run, cancelled.state)
@@ -155,20 +166,17 @@ class RunBook:
         if not run:
             raise InputError("run='' is empty: a run needs a name")
         self._require_own_totals()
-        balances.require(plan)
+        balances.require(plan, allowance, self.booked_for(allowance, balances))
         seq = self._chain.seq + 1
         classes, index = classes_of(plan)
         self.members.write_classes(seq, classes)
-        delta = rounded_up(np.full(1, plan.public.delta), DELTA_SHIFT)[0]
-        booked = classes.booked
+        booked, booked_delta = classes.booked, classes.booked_delta
         for chunk in self._store.chunks:
             here = spread(balances.places[chunk.rows], index)
             if here.any():
                 self.members.write(seq, chunk, here.astype(classes.index_type))
-                epsilon_before, delta_before = self._store.totals(chunk)
-                self._store.write_totals(
-                    chunk, epsilon_before + booked[here], delta_before + np.where(here > 0, delta, 0)
-                )
+                before, delta_before = self._store.totals(chunk)
+                self._store.write_totals(chunk, before + booked[here], delta_before + booked_delta[here])
             progress("booking", chunk.rows.stop, len(self._store))
         facts = {
             "at": now(),
@@ -176,6 +184,7 @@ class RunBook:
             "silo_plan": plan.fingerprint,
             "estimator": plan.estimator,
             "expires": expiry_stamp(expires),
+            "share": allowance.share,
             "classes": len(classes),
             "drawn": int((plan.q > 0.0).sum()),
             "members": self.members.digest(seq),
@@ -183,6 +192,17 @@ class RunBook:
         }
         self._chain.append("admit", facts, run=run)
         crash_points.reached("reserve: booked")
+
+    def booked_for(self, allowance: Allowance, balances: Balances) -> BookedFor:
+        """Return what runs for the purposes that have reserved shares have booked, in the order of these balances."""
+        found = {}
+        for purpose in allowance.kept_for_others:
+            amount, delta = np.zeros(len(balances), dtype=np.int64), np.zeros(len(balances), dtype=np.int64)
+            for admission in self.booked():
+                if admission.public.purpose == purpose:
+                    add_booking(self._store, self.members, admission, balances.places, amount, delta)
+            found[purpose] = amount, delta
+        return found
 
     def charge(
         self,
@@ -310,13 +330,13 @@ class RunBook:
             admission.expires,
         )
 
-    def plan(self, run: str, ids: pa.ChunkedArray, places: NDArray[np.int32], left: RecordBudgets) -> SiloPlan:
+    def plan(self, run: str, ids: pa.ChunkedArray, places: NDArray[np.int32], allowed: Allowances) -> SiloPlan:
         """Return the silo plan reserved for a run, in the order of these ids, to continue the run after a restart.
 
-        `left` is what these records had left when the plan was made.
+        `allowed` is what these records had left when the plan was made.
         """
         admission = self._of(run).admission
-        classes = self.members.classes(admission.seq, admission.classes)
+        classes = self.members.of(admission)
         # Records that are not in the table have place −1 and so land in the spare last element.
         index = np.zeros(len(ids) + 1, dtype=np.int64)
         for chunk in self._store.chunks:
@@ -329,7 +349,7 @@ class RunBook:
                 f"run {run!r} was admitted with {admission.drawn:,} records that can be drawn, but only "
                 f"{int((index > 0).sum()):,} of them are in this table. Use the table that it was admitted with"
             )
-        return _plan_of(admission, ids, classes, index, left)
+        return _plan_of(admission, ids, classes, index, allowed)
 
     def _of(self, run: str) -> _Progress:
         if run not in self._progress:
@@ -384,20 +404,22 @@ def now() -> str:
 
 
 def _plan_of(
-    admission: Admission, ids: pa.ChunkedArray, classes: Classes, index: NDArray[np.int64], left: RecordBudgets
+    admission: Admission, ids: pa.ChunkedArray, classes: Classes, index: NDArray[np.int64], allowed: Allowances
 ) -> SiloPlan:
-    assert left.delta is not None
     q, cost = classes.q[index], classes.cost[index]
     status = np.full(len(ids), Status.SAMPLED, dtype=np.uint8)
     status[q >= 1.0] = Status.ALWAYS
     status[q <= 0.0] = Status.BUDGET_TOO_SMALL
-    status[(q <= 0.0) & (left.delta < admission.public.delta * (1.0 - DELTA_TOLERANCE))] = Status.DELTA_TOO_SMALL
+    status[(q <= 0.0) & (allowed.order == 0) & (allowed.delta <= 0.0)] = Status.DELTA_TOO_SMALL
     return ReservedPlan(
         public=admission.public,
         ids=ids,
-        budget=np.maximum(left.epsilon, cost),  # lower budgets in today's table do not undo what was reserved
+        epsilon=allowed.lifetime,
+        budget=np.maximum(allowed.amount, cost),  # lower budgets in today's table do not undo what was reserved
         q=q,
         cost=cost,
+        delta=classes.delta[index],
+        order=allowed.order,
         active_rounds=classes.active[index],
         status=status,
         estimator=admission.estimator,

@@ -1,9 +1,9 @@
 """The tables of a ledger file, and how arrays are stored in them.
 
 The table `event` holds the chain and is authoritative. The other tables hold bulk data whose hash an event states
-(`segment`, `class`, `member`, `change`, `outbox`), or sums that can be recomputed from it (`total`). Bulk rows never
-change. Only updates are ever removed, by an event that records the removal. Every reservation, and every cancellation,
-rewrites the totals, and its event states the hash of all of them.
+(`segment`, `enrolment`, `class`, `class_account`, `member`, `change`, `outbox`), or sums that can be recomputed from it
+(`total`). Bulk rows never change. Only updates are ever removed, by an event that records the removal. Every
+reservation, and every cancellation, rewrites the totals, and its event states the hash of all of them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT = 2
-"""Format 2 has the event "cancel", which older versions would not heed: they would charge a cancelled run."""
+FORMAT = 3
+"""Format 2 has the event "cancel", which older versions would not heed: they would charge a cancelled run. Format 3 has
+Rényi accounts, and prices at a record's own δ."""
 
-OLDER_FORMATS = (1,)
-"""Formats with the same tables: their events mean today what they meant then."""
+OLDER_FORMATS = (1, 2)
+"""Their events mean today what they meant then. They lack `ACCOUNT_TABLES`, and have sum accounts only."""
 
 APPLICATION_ID = 0x72706470
 """'rpdp' in ASCII: what `file` and SQLite see in the header."""
@@ -35,6 +36,17 @@ CHUNK = 65_536
 
 _PROBE = 8192
 """Bytes compressed as a trial before the whole array is; hashes do not shrink."""
+
+ACCOUNT_TABLES = {
+    "enrolment": (
+        "CREATE TABLE enrolment(seq INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, "
+        "orders BLOB NOT NULL, PRIMARY KEY(seq, segment, chunk)) STRICT"
+    ),
+    "class_account": (
+        "CREATE TABLE class_account(seq INTEGER PRIMARY KEY, delta BLOB NOT NULL, orders BLOB NOT NULL) STRICT"
+    ),
+}
+"""New in format 3: the order of each Rényi account, and the δ and order of each sampling class."""
 
 TABLES = {
     "event": (
@@ -66,7 +78,10 @@ INDEXES = {
     "event_of_kind": "CREATE INDEX event_of_kind ON event(kind, seq) WHERE run = '' OR kind = 'admit'",
     "event_public": "CREATE UNIQUE INDEX event_public ON event(public_count) WHERE public_count IS NOT NULL",
 }
-STATEMENTS = (*TABLES.values(), *INDEXES.values())
+FIRST_STATEMENTS = (*TABLES.values(), *INDEXES.values())
+"""What makes the tables of formats 1 and 2."""
+
+STATEMENTS = (*FIRST_STATEMENTS, *ACCOUNT_TABLES.values())
 
 
 def pack(array: NDArray[np.generic]) -> bytes:

@@ -1,0 +1,128 @@
+"""The Rényi filter of one record: its order, its lifetime budget B, and both for a person known to several silos.
+
+A record with a Rényi account books divergences ρ of its runs at one order α that is fixed when it is enrolled. While
+Σρ ≤ B = ε − g(α, δ), all runs together are (ε, δ)-private for the record, even if each run is chosen after seeing the
+earlier ones (Feldman & Zrnic 2021, the individual Rényi filter). g is the price of turning a divergence into (ε, δ)
+(Canonne, Kamath, Steinke 2020, proposition 12):
+
+    g(α, δ) = −log(α / (α − 1)) − (log δ + log α) / (α − 1)
+
+The order comes from a public list by a public map of (ε, δ): the one with the largest (ε − g)/α. A lightly sampled
+Gaussian costs ρ in proportion to α, so that order pays for the most runs, whatever their number.
+
+Several silos (privacy.md, section 7): if a person may have an account in k silos, each books k·ρ, all use one δ and
+this map, which falls with ε, and B is at most what any larger ε would give. Then the divergences of all silos at the
+smallest order add up to at most the mean of their B, which is within the largest ε that was ever stated.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpdp.accounting._types import FloatArray
+
+    OrderNumbers = NDArray[np.uint8]
+
+ORDERS: FloatArray = np.concatenate([[0.0], 1.0 + np.exp2(np.arange(-8, 49) / 4.0)])
+"""The orders by number: 1.25 … 4,097 in steps of a fourth of an octave. Number 0 stands for "no order" (sums)."""
+
+ORDERS.flags.writeable = False
+
+SUMS = np.uint8(0)
+"""The number that stands for a sum account."""
+
+_BORDER = 1e-9
+"""Relative: how far the borders between orders may lie apart on two machines, generously."""
+
+_ROUNDING = 1e-12
+"""Relative: what the last digits of g and B may be off by on any machine; B is lowered by it."""
+
+
+def conversion(order: FloatArray, delta: FloatArray) -> FloatArray:
+    """g(α, δ): what a divergence at order α costs in ε beyond itself."""
+    theta = order - 1.0
+    return np.asarray(-np.log1p(1.0 / theta) - (np.log(delta) + np.log(order)) / theta)
+
+
+def order_numbers(epsilon: FloatArray, delta: FloatArray) -> OrderNumbers:
+    """The number of the order at which a record with this budget is enrolled. A larger ε never has a larger order."""
+    budgets, deltas = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(delta, np.float64))
+    numbers = np.empty(budgets.shape, dtype=np.uint8)
+    for one in np.unique(deltas):
+        rows = deltas == one
+        starts, order = _pieces(float(one))
+        numbers[rows] = order[np.searchsorted(starts, budgets[rows], side="right") - 1]
+    return numbers
+
+
+def is_mapped_order(numbers: OrderNumbers, epsilon: FloatArray, delta: FloatArray) -> NDArray[np.bool_]:
+    """Whether each order is that of the map; at a border of two orders, where machines may differ, either of them."""
+    most, least = (order_numbers(epsilon * (1.0 + sign * _BORDER), delta) for sign in (-1.0, 1.0))
+    return np.asarray((least <= numbers) & (numbers <= most))
+
+
+def lifetime_divergence(
+    epsilon: FloatArray, delta: FloatArray, numbers: OrderNumbers, silos_per_person: int = 1
+) -> FloatArray:
+    """B: what a record that was enrolled at this order may book over its life, given its ε and δ in force; at least 0.
+
+    The order stays as it was enrolled, so a raised ε adds its difference. With several silos per person, B is at most
+    what any larger ε would give at its own order, so that nobody's B exceeds that of the person's largest ε.
+    """
+    order = ORDERS[numbers]
+    budget = epsilon - conversion(order, delta)
+    if silos_per_person > 1:
+        budget = np.minimum(budget, _least_above(epsilon, delta))
+    return np.maximum(budget - _ROUNDING * (np.abs(budget) + np.abs(epsilon)), 0.0)
+
+
+def _least_above(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
+    """The smallest ε′ − g(α(ε′), δ) over all ε′ ≥ ε."""
+    result = np.empty(epsilon.shape)
+    for one in np.unique(delta):
+        rows = delta == one
+        starts, numbers = _pieces(float(one))
+        prices = conversion(ORDERS[numbers], np.full(numbers.shape, one))
+        # Within a piece the value rises with ε′, so that its smallest is at its start.
+        later = np.minimum.accumulate((starts - prices)[::-1])[::-1]
+        piece = np.searchsorted(starts, epsilon[rows], side="right") - 1
+        own = epsilon[rows] - prices[piece]
+        result[rows] = np.minimum(own, np.append(later, np.inf)[piece + 1])
+    return result
+
+
+@lru_cache(maxsize=4096)
+def _pieces(delta: float) -> tuple[FloatArray, OrderNumbers]:
+    """The map from ε to orders at one δ: where each piece starts, rising, and the number of its order, falling.
+
+    (ε − g)/α is a line in ε for each order. The upper hull of these lines, from the flattest (the largest order) on,
+    gives the best order of every ε.
+    """
+    orders = ORDERS[1:]
+    prices = conversion(orders, np.full(orders.shape, delta))
+    starts, hull = [0.0], [orders.size - 1]
+    for new in range(orders.size - 2, -1, -1):
+        while True:
+            start = _crossing(orders, prices, hull[-1], new)
+            if start > starts[-1]:
+                starts.append(start)
+                hull.append(new)
+                break
+            if len(hull) == 1:  # better from the very beginning
+                hull[0] = new
+                break
+            starts.pop()
+            hull.pop()
+    return np.array(starts), np.array(hull, dtype=np.uint8) + np.uint8(1)
+
+
+def _crossing(orders: FloatArray, prices: FloatArray, one: int, other: int) -> float:
+    """The ε at which two orders are equally good; above it the smaller order is better."""
+    a, b = 1.0 / orders[one], 1.0 / orders[other]
+    return float((prices[other] * b - prices[one] * a) / (b - a))

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpdp import BudgetTable, PublicPlan, Schedule
-from rpdp.budgets import RecordBudgets, ThreeLevels
+from rpdp.budgets import ThreeLevels
 from rpdp.ledger import Ledger
 from rpdp.planning import assign_allowed
 from rpdp.sampling import Seeded
@@ -100,7 +100,7 @@ def measure(directory: Path, records: int) -> Measured:
     ledger, seconds["open"] = timed(lambda: Ledger.open(path))
     left, seconds["left"] = timed(lambda: ledger.left(table, LIFETIME_DELTA))
     # The prices of fifteen rounds; many more may be charged here.
-    plan = assign_allowed(public_plan(15), table.ids, RecordBudgets(left.epsilon / 2, left.delta))
+    plan = assign_allowed(public_plan(15), table.ids, replace(left, amount=left.amount / 2, common_delta=None))
     plan = replace(plan, public=public_plan(100_000))
     _, seconds["booking"] = timed(lambda: ledger.reserve("run", plan, None))
     seconds["reserve"] = seconds["left"] + seconds["booking"]

@@ -30,7 +30,7 @@ import pyarrow as pa
 from rpdp.checks import require_choice, require_count, require_positive
 from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.planning import Allowances, SiloPlan, Status, assign_allowed, plain_columns
+from rpdp.planning import Allowances, SiloPlan, Status, assign_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,13 +148,11 @@ def _unpriced(public: PublicPlan, ids: pa.ChunkedArray, left: Allowances, *, dec
     """Sample every record as often as our method does on average. There is no promise, so the cost is infinite."""
     q = float(assign_allowed(public, _numbered(declared), Allowances.of_sums(declared.epsilon)).q.mean())
     count = len(ids)
-    unlimited, probability = np.full(count, np.inf), np.full(count, q)
     return SiloPlan(
         public=public,
         ids=ids,
-        budget=unlimited,
-        q=probability,
-        **plain_columns(public, unlimited, probability),
+        budget=np.full(count, np.inf),
+        q=np.full(count, q),
         cost=np.full(count, np.inf),
         active_rounds=np.full(count, public.schedule.rounds, dtype=np.int32),
         status=np.full(count, Status.SAMPLED, dtype=np.uint8),

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rpdp import PublicPlan, SiloPlan
-    from rpdp.budgets import RecordBudgets
-    from rpdp.planning import Planner
+    from rpdp.planning import Allowances, Planner
 
 
 class ProductionAccount(MemoryAccount):
@@ -83,7 +82,7 @@ def test_a_planner_cannot_understate_by_a_little(share: float) -> None:
     """A probability has one price, so nothing below it passes. (Seen: half a percent was let through.)"""
     public = make_public()
 
-    def planner(asked: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets) -> SiloPlan:
+    def planner(asked: PublicPlan, ids: pa.ChunkedArray, left: Allowances) -> SiloPlan:
         plan = assign_allowed(asked, ids, left)
         return replace(plan, cost=plan.cost * share)
 
@@ -100,7 +99,7 @@ def test_a_planner_cannot_understate_by_a_little(share: float) -> None:
 def test_one_record_below_its_price_is_enough_to_refuse_a_plan() -> None:
     public = make_public()
 
-    def planner(asked: PublicPlan, ids: pa.ChunkedArray, left: RecordBudgets) -> SiloPlan:
+    def planner(asked: PublicPlan, ids: pa.ChunkedArray, left: Allowances) -> SiloPlan:
         plan = assign_allowed(asked, ids, left)
         return replace(plan, q=np.append(plan.q[:-1], 1.0))
 

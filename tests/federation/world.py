@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     import pytest
     from numpy.typing import ArrayLike, NDArray
 
-    from rpdp.budgets import RecordBudgets
     from rpdp.ledger import Account
-    from rpdp.planning import Planner
+    from rpdp.planning import Allowances, Planner
 
 FEATURES = 4
 RUN = "run"
@@ -108,8 +107,8 @@ def silo_plan(
 def chosen(q: ArrayLike, active_rounds: ArrayLike | None = None) -> Planner:
     """A planner that hands out these probabilities."""
 
-    def planner(public: PublicPlan, ids: pa.ChunkedArray, allowed: RecordBudgets) -> SiloPlan:
-        return silo_plan(public, ids, allowed.epsilon, q, active_rounds=active_rounds)
+    def planner(public: PublicPlan, ids: pa.ChunkedArray, allowed: Allowances) -> SiloPlan:
+        return silo_plan(public, ids, allowed.amount, q, active_rounds=active_rounds)
 
     return planner
 

@@ -15,8 +15,8 @@ from tests.ledger.account_suite import LIFETIME_DELTA, Coin, Rounds, never, plan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rpdp.budgets import RecordBudgets
     from rpdp.ledger import Account
+    from rpdp.planning import Allowances
 
 NOON = datetime(2030, 5, 3, 12, tzinfo=UTC).timestamp()
 COSTS = [0.1, 0.7, 1.1, 0.3]
@@ -34,7 +34,7 @@ class Clock:
 
 
 def left(account: Account) -> tuple[list[float], list[float]]:
-    found: RecordBudgets = account.left(table(), LIFETIME_DELTA)
+    found: Allowances = account.left(table(), LIFETIME_DELTA)
     assert found.delta is not None
     return found.epsilon.tolist(), found.delta.tolist()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
-from rpdp.budgets import RecordBudgets
 from rpdp.ledger import Ledger, StewardPublicKey
-from rpdp.planning import assign_allowed
+from rpdp.planning import Allowances, assign_allowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,8 +62,9 @@ def public(rounds: int = 4, **changes: Any) -> PublicPlan:
     )
 
 
-def part(left: RecordBudgets, share: float) -> RecordBudgets:
-    return RecordBudgets(left.epsilon * share, left.delta)
+def part(left: Allowances, share: float) -> Allowances:
+    """A part of what is left, at the δ of the plan."""
+    return replace(left, amount=left.amount * share, common_delta=None)
 
 
 def plan(ledger: Ledger, table: BudgetTable, share: float = 0.25, **changes: Any) -> SiloPlan:

@@ -12,7 +12,7 @@ from rpdp.ledger.store.fixed_point import (
     DELTA_SHIFT,
     EPSILON_SHIFT,
     amounts,
-    fits_epsilon,
+    fits_amount,
     left_of,
     rounded_down,
     rounded_up,
@@ -46,7 +46,7 @@ def test_any_costs_within_what_is_left_add_up_to_at_most_the_budget(budget: floa
     for share in [*shares, 1.0]:
         left = float(left_of(one(budget), reserved, EPSILON_SHIFT)[0])
         cost = one(min(left * share, left))
-        assert fits_epsilon(cost, one(budget), reserved)[0]
+        assert fits_amount(cost, one(budget), reserved)[0]
         reserved = reserved + rounded_up(cost, EPSILON_SHIFT)
         spent += Fraction(float(cost[0]))
     assert spent <= Fraction(budget)
@@ -56,10 +56,10 @@ def test_any_costs_within_what_is_left_add_up_to_at_most_the_budget(budget: floa
 
 @given(budgets)
 def test_a_cost_just_above_what_is_left_does_not_fit(budget: float) -> None:
-    assert not fits_epsilon(np.nextafter(one(budget), np.inf), one(budget), np.zeros(1, dtype=np.int64))[0]
+    assert not fits_amount(np.nextafter(one(budget), np.inf), one(budget), np.zeros(1, dtype=np.int64))[0]
     reserved = rounded_up(one(budget / 3), EPSILON_SHIFT)
     left = left_of(one(budget), reserved, EPSILON_SHIFT)
-    assert not fits_epsilon(np.nextafter(left, np.inf), one(budget), reserved)[0]
+    assert not fits_amount(np.nextafter(left, np.inf), one(budget), reserved)[0]
 
 
 def test_the_largest_budgets_do_not_overflow() -> None:

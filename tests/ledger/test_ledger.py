@@ -148,7 +148,7 @@ def test_a_plan_that_goes_on_knows_nothing_of_later_runs(tmp_path: Path) -> None
         assert resumed.status.tolist() == [Status.BUDGET_TOO_SMALL, *[Status.SAMPLED] * 3]
         assert resumed.budget.tolist() == table.epsilon.tolist()
         before = balances_before(ledger, ledger.runs.admission("first"), ledger.balances(table.ids))
-        assert (before.booked_epsilon.tolist(), before.booked_delta.tolist()) == ([0] * 4, [0] * 4)
+        assert (before.booked.tolist(), before.booked_delta.tolist()) == ([0] * 4, [0] * 4)
         ledger.reserve("last", small.by_hand(small.public(delta=5e-4), table.ids, 0.1 * (q > 1.0), 0.0), None)
         assert ledger.resume("last", table.ids).status.tolist() == [
             Status.BUDGET_TOO_SMALL,
@@ -577,9 +577,9 @@ def test_an_overview_counts_who_is_off_used_up_and_new(tmp_path: Path) -> None:
         ledger.withdraw(["off"])
         told = ledger.overview()
     low, high = told.groups
-    assert (low.records, low.off, low.exhausted, low.mean_epsilon, low.mean_spent) == (1, 0, 0, 1.0, 0.25)
+    assert (low.records, low.off, low.exhausted, low.mean_epsilon, low.mean_share_used) == (1, 0, 0, 1.0, 0.25)
     assert (high.records, high.off, high.exhausted, high.mean_epsilon) == (3, 1, 1, 2.0)
-    assert high.mean_spent == pytest.approx(2.5 / 3)
+    assert high.mean_share_used == pytest.approx(1.25 / 3)
     assert (told.withdrawn, told.switched_off, told.never_used, told.pending_actions) == (1, 1, 1, 1)
     (run,) = told.runs
     assert (run.drawn, run.classes, run.largest_cost, run.is_covered) == (3, 3, 2.0, True)

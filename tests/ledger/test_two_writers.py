@@ -147,7 +147,7 @@ def test_after_a_failed_reservation_nothing_cached_is_used(
 
         def broken(*arguments: object, **options: object) -> int:
             balances = ledger.balances(table.ids)
-            balances.booked_epsilon[:] = 0
+            balances.booked[:] = 0
             balances.epsilon[:] = 900.0
             raise PrivacyRefusal("in the middle of it")
 
@@ -256,7 +256,7 @@ def test_a_budget_is_checked_against_the_file_not_the_memory(tmp_path: Path, tab
     """Memory that says more is left than there is: the reservation reads the file."""
     with small.make(tmp_path, table) as ledger:
         spend(ledger, "run", table)
-        ledger.balances(table.ids).booked_epsilon[:] = 0
+        ledger.balances(table.ids).booked[:] = 0
         assert ledger.left(table, LIFETIME_DELTA).epsilon.tolist() == [2.0, 2.0]
         with pytest.raises(PrivacyRefusal, match="go over their budgets"):
             spend(ledger, "again", table)

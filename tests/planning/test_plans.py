@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
-from rpdp.budgets import RecordBudgets
 from rpdp.errors import InputError, PlanError, PrivacyRefusal, TamperedPlanError
-from rpdp.planning import ESTIMATORS, TUNED_ON_BUDGETS, Estimate, Status, assign_allowed
-from rpdp.planning.public_plan import FORMAT
+from rpdp.planning import ESTIMATORS, TUNED_ON_BUDGETS, Allowances, Estimate, Status, assign_allowed
+from rpdp.planning.public_plan import FORMATS
 from rpdp.planning.silo_plan import _digest_of_strings
 
 SETTINGS: dict[str, Any] = {
@@ -90,9 +89,9 @@ def test_what_is_not_a_plan_is_refused(text: str) -> None:
 @pytest.mark.parametrize("other", ["rpdp-public-plan/0", "rpdp-public-plan/2", ""])
 def test_a_plan_of_an_earlier_or_a_later_format_is_refused(other: str) -> None:
     text = public().to_json()
-    assert FORMAT in text
+    assert FORMATS[0] in text
     with pytest.raises(PlanError, match="not a plan in the format rpdp-public-plan/1"):
-        PublicPlan.from_json(text.replace(FORMAT, other))
+        PublicPlan.from_json(text.replace(FORMATS[0], other))
 
 
 def test_unknown_settings_are_refused() -> None:
@@ -260,7 +259,7 @@ def test_a_plan_that_breaks_the_promise_cannot_be_made(silo: SiloPlan, column: s
 def test_groups_hold_every_record_whatever_is_left_of_its_budget() -> None:
     """Also those with nothing left, which lie below every band."""
     left = np.array([0.0, *np.geomspace(0.05, 3.0, 30)])
-    plan = assign_allowed(public(), pa.chunked_array([[str(i) for i in range(31)]]), RecordBudgets(left, None))
+    plan = assign_allowed(public(), pa.chunked_array([[str(i) for i in range(31)]]), Allowances.of_sums(left))
     groups = plan.groups()
     assert sum(group.records for group in groups) == 31
     assert sum(group.share_of_records for group in groups) == pytest.approx(1.0)

@@ -22,7 +22,7 @@ from rpdp.planning.estimators import (
 from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
 from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
-from rpdp.planning.silo_plan import Group, SiloPlan, Status, plain_columns
+from rpdp.planning.silo_plan import Group, SiloPlan, Status
 
 __all__ = [
     "AUTHORS_CANDIDATES",
@@ -51,7 +51,6 @@ __all__ = [
     "fit_curve",
     "frontier",
     "knee",
-    "plain_columns",
     "scf",
     "states_its_costs",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,8 @@ ACCOUNT_COLUMN_TYPES: dict[str, np.dtype[Any]] = {
 DELTA_TOLERANCE = 1e-12
 """A δ counts as enough if it is below what is needed by no more than this fraction: it was written and read back."""
 
+_OF_ONE_RUN: NDArray[np.float64] = np.zeros(0)
+_NO_ORDERS: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
 _MOST_GROUPS = 10
 _META = b"rpdp"
 
@@ -89,18 +91,23 @@ class SiloPlan:
 
     public: PublicPlan
     ids: pa.ChunkedArray
-    epsilon: NDArray[np.float64]
     budget: NDArray[np.float64]
     q: NDArray[np.float64]
     cost: NDArray[np.float64]
-    delta: NDArray[np.float64]
-    order: NDArray[np.uint8]
     active_rounds: NDArray[np.int32]
     status: NDArray[np.uint8]
     estimator: str
     facts: Mapping[str, float]
+    _: KW_ONLY
+    epsilon: NDArray[np.float64] = field(default_factory=lambda: _OF_ONE_RUN)
+    delta: NDArray[np.float64] = field(default_factory=lambda: _OF_ONE_RUN)
+    order: NDArray[np.uint8] = field(default_factory=lambda: _NO_ORDERS)
+    """By default, the columns of accounts are those of one run by itself: sum accounts, the δ of the plan."""
 
     def __post_init__(self) -> None:
+        self._fill_in("epsilon", self.budget.copy())
+        self._fill_in("delta", np.where(self.q > 0.0, self.public.delta, 0.0))
+        self._fill_in("order", np.zeros(len(self.ids), dtype=np.uint8))
         for name, dtype in {**COLUMN_TYPES, **ACCOUNT_COLUMN_TYPES}.items():
             array = getattr(self, name)
             if array.dtype != dtype or array.shape != (len(self.ids),):
@@ -109,6 +116,10 @@ class SiloPlan:
             array.flags.writeable = False
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
         self._check_promise()
+
+    def _fill_in(self, name: str, values: NDArray[Any]) -> None:
+        if getattr(self, name) is _OF_ONE_RUN or getattr(self, name) is _NO_ORDERS:
+            object.__setattr__(self, name, values)
 
     def _check_promise(self) -> None:
         """Refuse a plan in which a record is over budget, whoever made or stored it."""
@@ -277,12 +288,10 @@ class SiloPlan:
             meta = json.loads((table.schema.metadata or {})[_META])
             public = PublicPlan.from_json(meta["public"])
             columns = {name: table.column(name).to_numpy().copy() for name in table.column_names if name != "record"}
-            if meta["format"] == FORMATS[0]:
-                columns |= plain_columns(public, columns["budget"], columns["q"])
             plan = cls(
                 public=public,
                 ids=table.column("record"),
-                **{name: columns[name] for name in (*COLUMN_TYPES, *ACCOUNT_COLUMN_TYPES)},
+                **columns,
                 estimator=meta["estimator"],
                 facts=meta["facts"],
             )
@@ -291,12 +300,6 @@ class SiloPlan:
         if plan.fingerprint != meta["fingerprint"]:
             raise TamperedPlanError(f"{path}: the silo plan was altered; make it again from the budgets")
         return plan
-
-
-def plain_columns(public: PublicPlan, budget: NDArray[np.float64], q: NDArray[np.float64]) -> dict[str, Any]:
-    """The columns of accounts of a plan for one run by itself: sum accounts, the δ of the plan."""
-    delta = np.where(q > 0.0, public.delta, 0.0)
-    return {"epsilon": budget.copy(), "delta": delta, "order": np.zeros(len(budget), dtype=np.uint8)}
 
 
 def _digest_of_strings(ids: pa.ChunkedArray) -> bytes:

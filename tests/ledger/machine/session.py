@@ -96,6 +96,7 @@ class Session:
             table,
             kind="production",
             lifetime_delta=small.LIFETIME_DELTA,
+            account="sums",
             steward=key.public,
         ).close()
 
@@ -183,7 +184,7 @@ class Session:
         """The accounts of all records as a reader sees them, and what `verify` finds."""
         with Ledger.read(path) as ledger:
             found = ledger.balances(_table(ids).ids)
-            columns = (found.epsilon, found.booked_epsilon, found.delta, found.booked_delta, found.withdrawn)
+            columns = (found.epsilon, found.booked, found.delta, found.booked_delta, found.withdrawn)
             accounts = dict(zip(ids, zip(*(column.tolist() for column in columns), strict=True), strict=True))
             return accounts, [f"{one.check}: {one.problem}" for one in ledger.verify().findings]
 

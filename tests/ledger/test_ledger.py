@@ -221,7 +221,7 @@ def test_a_ledger_is_never_overwritten(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ("PRAGMA journal_mode=DELETE", "the journal mode is delete, not WAL"),
-        ("PRAGMA user_version=7", "has format 7, but this version of rpdp reads formats up to 2"),
+        ("PRAGMA user_version=7", "has format 7, but this version of rpdp reads formats up to 3"),
         ("PRAGMA application_id=5", "is not a ledger of rpdp"),
         ("DELETE FROM event", "its first event is missing or damaged"),
         ("UPDATE event SET joined = 1 WHERE seq = 2", "event 2 was changed"),
@@ -415,7 +415,8 @@ def test_the_explanation_of_a_record(tmp_path: Path) -> None:
     for words in (
         "lifetime budget of ε = 4",
         "Run run",
-        "Reserved, and therefore spent: ε = ",
+        "Reserved, and therefore spent: ",
+        "this run alone costs ε = ",
         "2 of 4 rounds announced, 2 of them joined",
         "left for further runs",
     ):
@@ -447,7 +448,7 @@ def test_what_a_cancelled_run_held_is_not_said_to_be_spent(tmp_path: Path) -> No
         ledger.reserve("run", small.by_hand(small.public(), table.ids, 0.1), None)
         (held,) = ledger.explain("r0").runs
         assert (held.epsilon, held.delta, held.joined, held.state) == (0.1, small.DELTA, 0, "held")
-        assert "Held, and therefore taken: ε = 0.1" in ledger.explain("r0").text
+        assert "Held, and therefore taken: 5.0% of its lifetime budget" in ledger.explain("r0").text
         ledger.cancel("run")
         (returned,) = ledger.explain("r0").runs
         assert (returned.epsilon, returned.delta, returned.given_joined) == (0.0, 0.0, 0.0)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
+from rpdp import BudgetTable, PrivacyCurve, PublicPlan, Schedule, SiloPlan
 from rpdp.errors import InputError, PlanError, PrivacyRefusal, TamperedPlanError
 from rpdp.planning import ESTIMATORS, TUNED_ON_BUDGETS, Allowances, Estimate, Status, assign_allowed
 from rpdp.planning.public_plan import FORMATS
@@ -86,7 +86,7 @@ def test_what_is_not_a_plan_is_refused(text: str) -> None:
         PublicPlan.from_json(text)
 
 
-@pytest.mark.parametrize("other", ["rpdp-public-plan/0", "rpdp-public-plan/2", ""])
+@pytest.mark.parametrize("other", ["rpdp-public-plan/0", "rpdp-public-plan/3", ""])
 def test_a_plan_of_an_earlier_or_a_later_format_is_refused(other: str) -> None:
     text = public().to_json()
     assert FORMATS[0] in text
@@ -167,7 +167,7 @@ def test_assignment(silo: SiloPlan, table: BudgetTable) -> None:
 def test_reasons_are_stored_as_numbers_that_stay_the_same() -> None:
     """A stored plan has numbers; another meaning of a number would be another reason for the record."""
     plan = public().assign(BudgetTable(["a", "b", "c"], [1.0, 1000.0, 1.0], delta=[1e-3, 1e-3, 1e-6]))
-    assert plan.status.tolist() == [0, 1, 3]
+    assert plan.status.tolist() == [0, 1, 0]
     long = PublicPlan(
         Schedule(100_000, 1000, participation=1.0), **{**SETTINGS, "noise_multiplier": 0.5, "delta": 1e-15}
     )
@@ -191,22 +191,27 @@ def test_an_estimator_is_never_given_by_position(table: BudgetTable) -> None:
         plan.assign(table, "scf")
 
 
-def test_records_short_of_delta_sit_out(table: BudgetTable) -> None:
-    with_delta = BudgetTable(["a", "b"], [1.0, 1.0], delta=[1e-4, 9e-5])
+def test_records_with_less_delta_are_priced_at_their_own(table: BudgetTable) -> None:
+    """Nobody sits out because an own δ is smaller than the plan's; a smaller δ buys less."""
+    with_delta = BudgetTable(["a", "b", "c"], [1.0, 1.0, 1.0], delta=[1e-4, 9e-5, 1e-9])
     plan = public().assign(with_delta)
-    assert plan.status.tolist() == [Status.SAMPLED, Status.DELTA_TOO_SMALL]
-    assert plan.q[1] == plan.cost[1] == 0.0
-    assert "sits this run out" in plan.explain("b")
-    assert public().assign(table, lifetime_delta=1e-5).left_out == 4
+    assert plan.status.tolist() == [Status.SAMPLED] * 3
+    assert plan.q[0] > plan.q[1] > plan.q[2] > 0.0
+    assert (plan.delta <= with_delta.delta).all()
+    for row in (1, 2):
+        true = PrivacyCurve(SCHEDULE, noise_multiplier=9.0, delta=float(plan.delta[row])).bounds([plan.q[row]])
+        assert true.lower[0] <= plan.cost[row] <= 1.0
+    assert "by the rdp accountant" in plan.explain("b")
+    assert public().assign(table, lifetime_delta=1e-5).left_out == 0
     with pytest.raises(InputError, match="lifetime_delta"):
         public().assign(table, lifetime_delta=1.0)
 
 
-@pytest.mark.parametrize(("share", "takes_part"), [(1.0 - 1e-13, True), (1.0 - 1e-11, False), (0.5, False)])
-def test_a_delta_may_be_off_by_the_rounding_of_its_digits_and_no_more(share: float, takes_part: bool) -> None:
+@pytest.mark.parametrize(("share", "is_common"), [(1.0 - 1e-13, True), (1.0 - 1e-11, False), (0.5, False)])
+def test_a_delta_may_be_off_by_the_rounding_of_its_digits_and_no_more(share: float, is_common: bool) -> None:
     plan = public().assign(BudgetTable(["a"], [1.0], delta=[1e-4 * share]))
-    assert (plan.left_out == 0) is takes_part
-    assert bool(plan.q[0] > 0.0) is takes_part
+    assert bool(plan.delta[0] == 1e-4) is is_common
+    assert is_common or plan.delta[0] <= 1e-4 * share
 
 
 def test_subjects_share_their_budget() -> None:
@@ -223,7 +228,10 @@ def test_subjects_share_their_budget() -> None:
 def test_subjects_without_a_delta_are_not_promised_more_than_holds() -> None:
     table = BudgetTable(["a", "b", "c"], [1.0] * 3, subjects=["p", "p", "q"])
     plan = public().assign(table)
-    assert plan.status.tolist() == [Status.DELTA_TOO_SMALL, Status.DELTA_TOO_SMALL, Status.SAMPLED]
+    group_delta = plan.delta[0] * (1.0 + np.exp(0.5))
+    assert plan.left_out == 0
+    assert group_delta <= public().delta
+    assert (plan.cost[:2] <= 0.5).all()
     assert public().assign(table, lifetime_delta=1e-2).left_out == 0
 
 
@@ -318,11 +326,14 @@ def test_ids_are_hashed_by_what_they_say_however_they_are_stored() -> None:
 def test_rarely_drawn_are_those_that_take_part_and_hardly_come_up() -> None:
     budgets = BudgetTable(["a", "b", "c"], [1e-3, 5.0, 5.0], delta=[1e-3, 1e-3, 1e-6])
     plan = public().assign(budgets)
-    assert (plan.q > 0.0).tolist() == [True, True, False]
+    assert (plan.q > 0.0).all()
     draws = plan.q * 8 * 50
     assert draws[0] < 1.0 < draws[1]
     assert plan.summary()["rarely_drawn"] == 1
-    assert plan.summary()["left_out"] == plan.summary()["left_out_delta_too_small"] == 1
+    nothing = Allowances.of_sums(np.array([5.0, 5.0]), np.array([1e-4, 0.0]))
+    short = assign_allowed(public(), pa.chunked_array([["a", "b"]]), nothing)
+    assert short.summary()["left_out"] == short.summary()["left_out_delta_too_small"] == 1
+    assert "nothing is left of its δ" in short.explain("b")
 
 
 def test_what_the_estimator_said_is_in_the_fingerprint(tmp_path: Path, table: BudgetTable) -> None:

@@ -41,17 +41,18 @@ class AccountTerms:
     @property
     def own_delta(self) -> float:
         """The lifetime δ that this silo holds of a record without a δ of its own."""
-        return self.lifetime_delta / self._parts
+        return self.lifetime_delta / self.parts
 
     @property
-    def _parts(self) -> int:
+    def parts(self) -> int:
+        """Into how many parts a budget is split among silos; this silo holds one of them."""
         return self.silos_per_person if self.account == "sums" else 1
 
     def per_record(self, budgets: BudgetTable) -> RecordBudgets:
         """What this silo holds of each record's budget, after splits among silos and among a person's records."""
         if self.silos_per_person > 1 and self.account == "renyi":
             self._require_joint(budgets)
-        return budgets.per_record(self.lifetime_delta, parts=self._parts)
+        return budgets.per_record(self.lifetime_delta, parts=self.parts)
 
     def orders(self, allowed: RecordBudgets) -> NDArray[np.uint8]:
         """The number of the order at which each record is enrolled; 0 for sum accounts."""

@@ -54,28 +54,28 @@ class MemoryAccount(Account):
         self.silos_per_person = silos_per_person
         self._runs: dict[str, _Run] = {}
         self._records = records
-        self._accounts: RecordAccounts | None = None
+        self._order: NDArray[np.uint8] | None = None
+        nothing, no_order = np.zeros(records), np.zeros(records, dtype=np.uint8)
+        self._bookings = RecordAccounts(nothing, nothing, no_order)
         self._off: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def left(self, budgets: BudgetTable, lifetime_delta: float, allowance: Allowance = WHOLE) -> Allowances:
-        """Return what a run may take of each record. The first table enrols the records."""
+        """Return what a run may take of each record. The first table fixes the orders of Rényi accounts."""
         self.expire()
         terms = AccountTerms(self.account, lifetime_delta, self.silos_per_person)
         stated = terms.per_record(budgets)
-        if self._accounts is None:
-            self._accounts = self._enrolled(terms, stated)
-        self._accounts.withdrawn[self._off] = True
-        return self._accounts.allowances(allowance, terms.own_delta, stated, self._booked_for(allowance))
-
-    def _enrolled(self, terms: AccountTerms, stated: RecordBudgets) -> RecordAccounts:
         if len(stated.epsilon) != self._records:
             raise PlanError(
-                f"the table has {len(stated.epsilon):,} records and the account has {self._records:,}; use the "
-                "silo's own budget table"
+                f"the table has {len(stated.epsilon):,} records and the account has {self._records:,}; use the silo's "
+                "own budget table"
             )
+        if self._order is None:
+            self._order = terms.orders(stated)
         assert stated.delta is not None
-        order = terms.orders(stated)
-        return RecordAccounts(stated.epsilon, stated.delta, order, silos_per_person=self.silos_per_person)
+        accounts = RecordAccounts(stated.epsilon, stated.delta, self._order, silos_per_person=self.silos_per_person)
+        accounts.booked, accounts.booked_delta = self._bookings.booked, self._bookings.booked_delta
+        accounts.withdrawn[self._off] = True
+        return accounts.allowances(allowance, terms.own_delta, None, self._booked_for(allowance))
 
     def _booked_for(self, allowance: Allowance) -> BookedFor:
         found = {}
@@ -101,8 +101,7 @@ class MemoryAccount(Account):
                 "silo's own budget table"
             )
         self._runs[run] = _Run(plan, expiry_stamp(expires))
-        if self._accounts is not None:
-            self._accounts.book(plan)
+        self._bookings.book(plan)
 
     def cancel(self, run: str, *, by: Canceller = "server", reason: str = "") -> None:
         """Cancel a run that is held. In memory the reason is not kept."""
@@ -112,8 +111,7 @@ class MemoryAccount(Account):
         if held.state != "held":
             raise refuse_charged(run, held.announced)
         held.state = "expired" if by == "expiry" else "cancelled"
-        if self._accounts is not None:
-            self._accounts.book(held.plan, sign=-1)
+        self._bookings.book(held.plan, sign=-1)
 
     def expire(self) -> None:
         """End every hold whose expiry has passed."""

@@ -147,7 +147,13 @@ class StewardActions(LedgerBase):
             balances = Balances(
                 self.records, roster, self.records.places(roster), self.actions(), self.silos_per_person
             )
-        new = persons.divided(kind, new_epsilon, new_delta, balances)
+        if kind == "raise" and balances.order.any() and not np.isnan(new_delta).all():
+            raise InputError(
+                "the δ of a Rényi account is fixed when a record is enrolled and is never raised; nothing was changed. "
+                "Raise the ε alone"
+            )
+        parts = self.terms.parts  # a new budget is the person's; this silo holds one part of it
+        new = persons.divided(kind, new_epsilon / parts, new_delta / parts, balances)
         action = Action(kind, self.id, persons.members, new.epsilon, new.delta, reason=reason)
         less = new.less_delta
         if not less.any():

@@ -201,3 +201,19 @@ def test_a_copy_while_a_run_goes_on(created: Steward) -> None:
 
 def test_lifetime_of_a_table_without_delta(created: Steward) -> None:
     assert created.json("explain", "ledger.db", "r0")["delta"] == LIFETIME_DELTA
+
+
+def test_an_exported_event_names_its_run_and_round(created: Steward, tmp_path: Path) -> None:
+    """With ids or without: both are public. An event of no run names none."""
+    trained("run", rounds=1)
+    for options in ((), ("--without-ids",)):
+        name = f"events{len(options)}.json"
+        created("export", "ledger.db", name, *options)
+        events = json.loads((tmp_path / name).read_text())["events"]
+        told = [[event.get(name) for name in ("kind", "run", "round", "joined")] for event in events]
+        assert told == [
+            ["create", None, None, None],
+            ["admit", "run", 0, False],
+            ["charge", "run", 1, True],
+            ["release", "run", 1, False],
+        ]

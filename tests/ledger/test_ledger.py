@@ -18,6 +18,7 @@ from rpdp.ledger.inspection.export import export
 from rpdp.ledger.past_balances import balances_before
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.store import chain
+from rpdp.ledger.store.record_keys import RecordKey
 from rpdp.planning import Status, assign_allowed
 from tests.federation.world import make_ids
 from tests.ledger import small
@@ -27,8 +28,10 @@ from tests.ledger.small import LIFETIME_DELTA, heads, tails
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.chain import Event
 
 
@@ -585,3 +588,73 @@ def test_an_overview_counts_who_is_off_used_up_and_new(tmp_path: Path) -> None:
     (run,) = told.runs
     assert (run.drawn, run.classes, run.largest_cost, run.is_covered) == (3, 3, 2.0, True)
     assert run.mean_cost == pytest.approx(2.75 / 3)
+
+
+def test_an_export_without_ids_is_in_the_order_of_its_numbers(tmp_path: Path) -> None:
+    """By the budget first: the order of the file is that of the hashes, which are left out."""
+    epsilon = [1.0 + number / 64 for number in range(64)]
+    with small.make(tmp_path, BudgetTable(make_ids(64), epsilon)) as ledger:
+        assert export(ledger, tmp_path / "numbers.csv", without_ids=True, progress=silent) == 64
+        assert export(ledger, tmp_path / "all.csv", without_ids=False, progress=silent) == 64
+    numbers, everything = (
+        [line.split(",") for line in (tmp_path / name).read_text().splitlines()[1:]]
+        for name in ("numbers.csv", "all.csv")
+    )
+    assert [float(row[0]) for row in numbers] == epsilon
+    assert [float(row[1]) for row in everything] != epsilon
+    assert [row[0] for row in everything] == sorted(row[0] for row in everything)
+
+
+def test_the_key_of_another_ledger_is_refused_in_both_directions(tmp_path: Path) -> None:
+    """Whichever of their check values is the larger one."""
+    paths = [tmp_path / name / "ledger.db" for name in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        small.make(path.parent).close()
+    for path, other in (paths, paths[::-1]):
+        with (
+            Ledger.read(path, key=other.with_name("ledger.db.key")) as ledger,
+            pytest.raises(InputError, match="is the key of another ledger"),
+        ):
+            ledger.explain("r0")
+
+
+def test_positions_are_those_of_the_run_last_reserved(tmp_path: Path) -> None:
+    table = small.budgets()
+    turned = table.arranged(table.ids.to_pylist()[::-1])
+    with small.make(tmp_path, table) as ledger:
+        ledger.withdraw(["r1"])
+        chances = np.where(np.arange(8) == 1, 0.0, 0.5)
+        for run, given, q, position in (("one", table, chances, 1), ("two", turned, chances[::-1], 6)):
+            ledger.reserve(run, small.by_hand(small.public(), given.ids, 0.1, q), None)
+            assert ledger.switched_off().tolist() == [position]
+        for run, given, position in (("one", table, 1), ("two", turned, 6), ("one", turned, 6)):
+            ledger.resume(run, given.ids)
+            assert ledger.switched_off().tolist() == [position]
+
+
+def test_without_a_table_there_are_no_positions(tmp_path: Path) -> None:
+    small.make(tmp_path).close()
+    with Ledger.open(tmp_path / "ledger.db") as ledger, pytest.raises(InputError, match="refer to a budget table"):
+        ledger.switched_off()
+
+
+def test_a_ledger_in_no_directory_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere is not a directory; create it first"):
+        small.make(tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_records_of_one_hash_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would share one account, and each would spend what the other has left."""
+    hashed = RecordKey.records
+
+    def colliding(key: RecordKey, ids: pa.ChunkedArray, progress: Progress = silent) -> NDArray[np.uint64]:
+        found = hashed(key, ids, progress)
+        found[3] = found[1]
+        return found
+
+    monkeypatch.setattr(RecordKey, "records", colliding)
+    with pytest.raises(PrivacyRefusal, match="two records have the same 128-bit hash"):
+        small.make(tmp_path)
+    assert not (tmp_path / "ledger.db").exists()

@@ -154,3 +154,14 @@ def test_a_budget_that_stays_the_same_is_no_raise_whatever_its_digits(tmp_path: 
         ledger.lower_budgets(subjects=people, epsilon=epsilon[::3], delta=LIFETIME_DELTA)
         with pytest.raises(InputError, match="would raise it"):
             ledger.lower_budgets(["alone"], 1.0 + 5e-10)
+
+
+def test_persons_and_records_without_a_subject_at_once(ledger: Ledger, table: BudgetTable, key: StewardKey) -> None:
+    """Records that came later may have no subject: each of them is a person of its own."""
+    ledger.add(BudgetTable(["x", "y"], [1.0, 2.0]))
+    ledger.raise_budgets(["y", "a2", "x"], np.array([2.5, 6.0, 1.5]), key=key)
+    assert person(ledger, A) == pytest.approx((6.0, LIFETIME_DELTA))
+    assert [ledger.explain(record).epsilon for record in ("x", "y", "b1")] == [1.5, 2.5, 2.0]
+    assert ledger.subject_sizes(["y", "a2", "x", "c1"]).tolist() == [1, 3, 1, 2]
+    with pytest.raises(InputError, match=r"record 'y' has ε = 2\.5; 3 would raise it"):
+        ledger.lower_budgets(["x", "a1", "y"], np.array([1.0, 5.0, 3.0]))

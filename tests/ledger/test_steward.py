@@ -390,3 +390,24 @@ def test_looking_at_another_table_does_not_move_positions(writer: Ledger, stewar
     turned = table.arranged(table.ids.to_pylist()[::-1])
     assert writer.left(turned, LIFETIME_DELTA).epsilon[-1] == 0.0
     assert writer.switched_off().tolist() == [0]
+
+
+def test_an_action_of_another_version_stops_the_run(writer: Ledger, steward: Ledger, tmp_path: Path) -> None:
+    """It may say something else with the same words."""
+    steward.withdraw(["r0"])
+    (file,) = (tmp_path / "ledger.db.inbox").iterdir()
+    file.write_bytes(file.read_bytes().replace(b"rpdp-action/1", b"rpdp-action/2", 1))
+    with pytest.raises(PrivacyRefusal, match=r"not a steward action of this version: .* It may be a withdrawal"):
+        writer.switched_off()
+
+
+def test_an_action_for_another_ledger_is_not_submitted(tmp_path: Path, table: BudgetTable) -> None:
+    """Its records have other hashes there, and the run would stop."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with small.make(tmp_path / "one", table) as one, small.make(tmp_path / "two", table) as two:
+        action = one.withdraw(["r0"])
+        with pytest.raises(InputError, match="the action is for ledger"):
+            two.submit(action)
+        assert two.inbox.files() == ()
+        assert two.switched_off().size == 0

@@ -60,6 +60,21 @@ def test_the_public_head_covers_what_was_released(tmp_path: Path) -> None:
     assert len(found) == 3
 
 
+def test_the_public_head_covers_the_plan_and_the_charged_rounds(tmp_path: Path) -> None:
+    """Another plan under the same name, or another round, is another history."""
+    admitted, charged = set(), set()
+    settings: list[tuple[dict[str, Any], int]] = [({}, 1), ({}, 2), ({"rounds": 5}, 1), ({"noise_multiplier": 3.0}, 1)]
+    for number, (changes, round_number) in enumerate(settings):
+        (tmp_path / str(number)).mkdir()
+        table = small.budgets()
+        with small.make(tmp_path / str(number), table) as ledger:
+            ledger.reserve("run", small.by_hand(small.public(**changes), table.ids, 0.1), None)
+            admitted.add(ledger.public_head().head)
+            ledger.charge("run", round_number, small.heads)
+            charged.add(ledger.public_head().head)
+    assert (len(admitted), len(charged)) == (3, 4)
+
+
 def test_only_a_charge_says_that_a_round_was_joined(tmp_path: Path) -> None:
     table = small.budgets()
     with small.make(tmp_path, table) as ledger:
@@ -167,33 +182,44 @@ def test_what_is_read_in_one_view_is_of_one_moment(tmp_path: Path) -> None:
         assert reader.database.rows("SELECT max(seq) FROM event") == [(3,)]
 
 
-def test_between_transactions_nobody_asks_the_file_who_may_be_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is asked before every local step, and in forked workers, which must not use the parent's database."""
-    table = small.budgets()
+def off_without_the_file(ledger: Ledger) -> list[int]:
+    """Who may not be drawn, asked as a forked worker asks: it must not use the parent's database."""
 
     def fail(*_: object, **__: object) -> None:
         pytest.fail("the database was asked")
 
+    with pytest.MonkeyPatch.context() as closed:
+        for name in ("rows", "each", "snapshot", "transaction"):
+            closed.setattr(ledger.database, name, fail)
+        return [int(position) for position in ledger.switched_off()]
+
+
+def test_between_transactions_nobody_asks_the_file_who_may_be_drawn(tmp_path: Path) -> None:
+    """It is asked before every local step."""
+    table = small.budgets()
     with small.make(tmp_path, table) as ledger:
-
-        def off() -> list[int]:
-            with monkeypatch.context() as closed:
-                for name in ("rows", "each", "snapshot", "transaction"):
-                    closed.setattr(ledger.database, name, fail)
-                return [int(position) for position in ledger.switched_off()]
-
         ledger.left(table, small.LIFETIME_DELTA)
-        assert off() == []
+        assert off_without_the_file(ledger) == []
         for run in ("run", "other"):
             ledger.reserve(run, small.by_hand(small.public(), table.ids, 0.1), None)
-            assert off() == []
+            assert off_without_the_file(ledger) == []
         ledger.withdraw(["r2"])
-        assert off() == [2]
+        assert off_without_the_file(ledger) == [2]
         ledger.charge("run", 1, small.heads)
+        assert off_without_the_file(ledger) == [2]
         ledger.cancel("other")
-        assert off() == [2]
+        assert off_without_the_file(ledger) == [2]
+
+
+def test_after_a_failed_transaction_the_file_is_asked_once(tmp_path: Path) -> None:
+    table = small.budgets()
+    with small.make(tmp_path, table) as ledger:
+        made = small.by_hand(small.public(), table.ids, 0.1)
+        ledger.reserve("run", made, None)
+        with pytest.raises(PrivacyRefusal, match="was admitted before"):
+            ledger.reserve("run", made, None)
+        ledger.switched_off()
+        assert off_without_the_file(ledger) == []
 
 
 @pytest.mark.parametrize("content", ["not hexadecimal", "00" * 31, "00" * 33, ""])

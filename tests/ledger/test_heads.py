@@ -14,6 +14,7 @@ from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.heads import read_heads, write_heads
 from rpdp.ledger import Ledger, PublicHead
+from rpdp.ledger.store.rollback import RollbackNotes
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 
@@ -263,3 +264,48 @@ def test_heads_of_several_silos_are_kept_in_one_file(tmp_path: Path) -> None:
     write_heads(path, {"north": first})
     write_heads(path, {"south": second})
     assert read_heads(path) == {"north": first, "south": second}
+
+
+def test_a_note_of_another_ledger_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        small.admitted(tmp_path / name).close()
+    shutil.copy(tmp_path / "two" / "ledger.db.head", tmp_path / "one" / "ledger.db.head")
+    with pytest.raises(PrivacyRefusal, match=r"belongs to ledger .*, not to this one"):
+        Ledger.open(files(tmp_path / "one"))
+
+
+def test_an_acknowledged_head_is_on_disk_when_that_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server forgets older heads from then on."""
+    synced: set[int] = set()
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.add(os.fstat(file).st_ino)
+        sync(file)
+
+    with small.admitted(tmp_path) as ledger:
+        head, note = ledger.public_head(), (tmp_path / "ledger.db.head").stat().st_ino
+        with monkeypatch.context() as watched:
+            watched.setattr(os, "fsync", noted)
+            ledger.acknowledge(head)
+    assert note in synced
+    synced.clear()
+    with monkeypatch.context() as watched:
+        watched.setattr(os, "fsync", noted)
+        Ledger.open(files(tmp_path), acknowledged=head).close()
+    assert note in synced
+
+
+def test_an_acknowledged_head_that_the_ledger_has_not_is_refused(tmp_path: Path) -> None:
+    """Although its last event is the one that was noted."""
+    with small.admitted(tmp_path) as ledger:
+        ahead = PublicHead(ledger.id, ledger.public_head().count + 1, "00" * 32)
+    with Ledger.read(files(tmp_path)) as reader:
+        notes = RollbackNotes(tmp_path / "ledger.db.head", reader.id)
+        notes.note(reader.chain, ahead)
+        notes.close()
+    with pytest.raises(PrivacyRefusal, match="it has 1 public events, but 2 were acknowledged"):
+        Ledger.open(files(tmp_path))

@@ -13,7 +13,7 @@ from scipy import stats
 from rpdp import BudgetTable, PublicPlan, Schedule, calibrate_noise
 from rpdp.ledger.inspection import attacker
 from rpdp.ledger.inspection.attacker import joined_rounds, provable_delta
-from rpdp.ledger.inspection.repricing import _attacked
+from rpdp.ledger.inspection.repricing import _attacked, _some
 from rpdp.ledger.store.run_book import Admission
 from tests.ledger import small
 
@@ -159,3 +159,13 @@ def test_a_cap_above_the_rounds_of_a_record_changes_nothing_for_it(cap: int) -> 
     law = joined_rounds(Schedule(8, 3, participation=0.5, max_participations=cap), 4)
     assert law.sum() == pytest.approx(1.0)
     assert law[4] == pytest.approx(0.0 if cap == 3 else 0.5**4)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 5000])
+def test_of_many_probabilities_some_are_priced_and_of_few_all(count: int) -> None:
+    """With the smallest: the others are held against the next smaller one that was priced."""
+    q = np.linspace(0.1, 0.9, count)
+    some = _some(np.concatenate([q[::-1], q]), 8)
+    assert some.size == min(count, 8)
+    assert some[0] == 0.1
+    assert np.isin(some, q).all()

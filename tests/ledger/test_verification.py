@@ -353,3 +353,16 @@ def test_what_a_cancelled_run_gave_back_is_replayed(tmp_path: Path) -> None:
         ledger.reserve("held", made, None)
         ledger.cancel("held")
         assert list(replay_accounts(ledger, silent)) == []
+
+
+def test_other_totals_are_found_whichever_hash_they_have(tmp_path: Path) -> None:
+    """A comparison of hashes that looks in one direction only would miss half of them."""
+    table = small.budgets()
+    with small.make(tmp_path, table) as ledger:
+        ledger.reserve("run", small.by_hand(small.public(), table.ids, 0.1), None)
+        assert verification.check_contents(ledger, silent) == []
+        for number in range(30):
+            ledger.database.rows("UPDATE total SET epsilon = ?", (pack(np.full(len(table), number, dtype="<i8")),))
+            assert [finding.problem for finding in verification.check_contents(ledger, silent)] == [
+                "the totals are not those of the last reservation or cancellation"
+            ]

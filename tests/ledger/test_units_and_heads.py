@@ -209,6 +209,9 @@ def test_between_transactions_nobody_asks_the_file_who_may_be_drawn(tmp_path: Pa
         assert off_without_the_file(ledger) == [2]
         ledger.cancel("other")
         assert off_without_the_file(ledger) == [2]
+    with Ledger.open(tmp_path / "ledger.db") as again:
+        again.resume("run", table.ids)
+        assert off_without_the_file(again) == [2]
 
 
 def test_after_a_failed_transaction_the_file_is_asked_once(tmp_path: Path) -> None:

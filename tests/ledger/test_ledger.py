@@ -189,6 +189,19 @@ def test_readers_see_what_is_committed_while_a_writer_goes_on(tmp_path: Path) ->
     assert not (tmp_path / "ledger.db-wal").exists() or (tmp_path / "ledger.db-wal").stat().st_size == 0
 
 
+def test_a_reader_that_stays_sees_new_heads_records_and_bookings(tmp_path: Path) -> None:
+    with small.admitted(tmp_path) as writer, Ledger.read(tmp_path / "ledger.db") as reader:
+        assert reader.public_head() == writer.public_head()
+        writer.add(BudgetTable(["new"], [1.5]))
+        assert (reader.status().records, reader.explain("new").epsilon) == (9, 1.5)
+        reader.withdraw(["r2"])
+        assert reader.overview().pending_actions == 1
+        writer.charge("run", 1, heads)
+        assert (reader.overview().pending_actions, reader.overview().withdrawn) == (0, 1)
+        assert reader.public_head() == writer.public_head()
+        assert reader.overview().events == writer.chain.seq
+
+
 def test_what_is_written_where_and_who_may_read_it(tmp_path: Path) -> None:
     small.make(tmp_path, BudgetTable(["patient-0017", "patient-0018"], [1.0, 2.0])).close()
     for name in ("ledger.db", "ledger.db.key", "ledger.db.head"):

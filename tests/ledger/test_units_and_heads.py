@@ -24,6 +24,8 @@ from tests.ledger.account_suite import never
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rpdp.ledger.store.creation import Kind
+
 
 def test_a_budget_of_which_nothing_is_reserved_is_left_as_it_is() -> None:
     budget = np.array([0.1, 1e-300, 3.7])
@@ -169,6 +171,16 @@ def test_a_ledger_of_no_kind_or_without_a_delta_is_not_made(
     with pytest.raises(InputError, match=words):
         Ledger.create(tmp_path / "ledger.db", small.budgets(), **settings)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["production", "simulation"])
+def test_a_ledger_stays_of_the_kind_it_was_created_as(tmp_path: Path, kind: Kind) -> None:
+    """A production ledger that took itself for a simulation would take seeded noise."""
+    Ledger.create(tmp_path / "ledger.db", small.budgets(), kind=kind, lifetime_delta=1e-3).close()
+    for opened in (Ledger.open, Ledger.read):
+        with opened(tmp_path / "ledger.db") as ledger:
+            told = (ledger.kind, ledger.is_simulation, ledger.status().is_simulation, ledger.overview().kind)
+        assert told == (kind, kind == "simulation", kind == "simulation", kind)
 
 
 def test_what_is_read_in_one_view_is_of_one_moment(tmp_path: Path) -> None:

@@ -64,3 +64,10 @@ def test_hashes_whose_first_words_agree_are_told_apart() -> None:
     others = np.array([[5, 3], [5, 7], [3, 8], [9, 9], [0, 0]], dtype=np.uint64)
     assert roster.find(others).tolist() == [-1] * 5
     assert Roster(hashes[:0]).find(hashes).tolist() == [-1] * 5
+
+
+def test_the_order_of_hashes_says_nothing_of_the_order_of_records() -> None:
+    """Also among hashes whose first words agree: from either end of the table, the same rows in the same order."""
+    hashes = np.array([[number // 20, number % 20] for number in range(60)], dtype=np.uint64)
+    for table in (hashes, hashes[::-1], np.roll(hashes, 31, axis=0)):
+        assert table[sorted_order(table)].tolist() == hashes.tolist()

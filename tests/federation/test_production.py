@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NAMES = ("north", "south")
 PUBLIC = make_public(6, 3, participation=0.6)
-POLICY = replace(Policy.of(PUBLIC), max_runs=3, max_participation=1.0, lifetime_delta=0.01)
+POLICY = replace(Policy.of(PUBLIC), max_runs=3, max_participation=1.0, lifetime_delta=0.01, max_share_per_run=0.5)
 
 
 def budgets(name: str) -> BudgetTable:
@@ -45,7 +45,7 @@ def silos(folder: Path) -> Iterator[list[Silo]]:
             if path.exists():
                 ledger = Ledger.open(path)
             else:
-                ledger = Ledger.create(path, budgets(name), kind="production", lifetime_delta=0.01)
+                ledger = Ledger.create(path, budgets(name), kind="production", lifetime_delta=0.01, account="sums")
             account = stack.enter_context(ledger)
             made.append(Silo(name, make_records(30, seed), budgets(name), policy=POLICY, account=account))
         yield made

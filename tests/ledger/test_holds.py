@@ -384,11 +384,14 @@ def as_release_0_1(directory: Path, table: BudgetTable, join: list[int] | None) 
         ledger.reserve("run", small.plan(ledger, table, **changes), None)
         (event,) = ledger.chain.events("admit")
         created = next(ledger.chain.events("create"))
-        facts = {name: value for name, value in event.facts.items() if name not in ("expires", "share")} | {
-            "join": join
-        }
-        payload = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-        old = Event(event.seq, event.kind, event.run, 0, 0, payload, b"", None, None)
+    connection = apsw.Connection(str(directory / "ledger.db"))
+    connection.execute("DROP TABLE class_account; DROP TABLE enrolment; PRAGMA user_version=1").fetchall()
+    connection.close()
+    with Ledger.read(directory / "ledger.db") as reader:
+        members = reader.runs.members.digest(event.seq)
+    kept = {name: value for name, value in event.facts.items() if name not in ("expires", "share")}
+    payload = json.dumps(kept | {"join": join, "members": members}, sort_keys=True, separators=(",", ":"))
+    old = Event(event.seq, event.kind, event.run, 0, 0, payload, b"", None, None)
     connection = apsw.Connection(str(directory / "ledger.db"))
     connection.execute("UPDATE event SET payload = ?, head = ? WHERE seq = 2", (payload, head_after(created.head, old)))
     connection.close()

@@ -43,6 +43,9 @@ _BORDER = 1e-9
 _ROUNDING = 1e-12
 """Relative: what the last digits of g and B may be off by on any machine; B is lowered by it."""
 
+_SMALLEST_DELTA = float(np.finfo(np.float64).tiny)
+"""The order of a smaller δ, such as a part that is too small for a float, is that of this one."""
+
 
 def conversion(order: FloatArray, delta: FloatArray) -> FloatArray:
     """g(α, δ): what a divergence at order α costs in ε beyond itself."""
@@ -56,7 +59,7 @@ def order_numbers(epsilon: FloatArray, delta: FloatArray) -> OrderNumbers:
     numbers = np.empty(budgets.shape, dtype=np.uint8)
     for one in np.unique(deltas):
         rows = deltas == one
-        starts, order = _pieces(float(one))
+        starts, order = _pieces(max(float(one), _SMALLEST_DELTA))
         numbers[rows] = order[np.searchsorted(starts, budgets[rows], side="right") - 1]
     return numbers
 
@@ -76,7 +79,7 @@ def lifetime_divergence(
     what any larger ε would give at its own order, so that nobody's B exceeds that of the person's largest ε.
     """
     order = ORDERS[numbers]
-    budget = epsilon - conversion(order, delta)
+    budget = np.where(epsilon > 0.0, epsilon - conversion(order, delta), 0.0)  # ε = 0 allows nothing
     if silos_per_person > 1:
         budget = np.minimum(budget, _least_above(epsilon, delta))
     return np.maximum(budget - _ROUNDING * (np.abs(budget) + np.abs(epsilon)), 0.0)

@@ -269,5 +269,5 @@ def subject_of(built: PreparedRun, name: str | None = None) -> Subject:
         built.model,
         built.source.loss,
         chosen.records,
-        built.plans[name].budget,
+        built.plans[name].epsilon,
     )

@@ -141,7 +141,7 @@ def _served(
     with (
         tempfile.TemporaryDirectory(prefix="rpdp-") as made,
         _kept_warnings() as said,
-        Ledger.create(Path(made) / "ledger.db", budgets, kind="production", lifetime_delta=public.delta) as ledger,
+        _ledger(Path(made) / "ledger.db", budgets, public) as ledger,
     ):
         folder = Path(made)
         settings = coordinator.RoundSettings(deadline=_ROUND_SECONDS, patience=_ROUND_SECONDS)
@@ -166,6 +166,18 @@ def _served(
         findings = ledger.verify().findings
         wrong = tuple(f"{found.check}: {found.problem}" for found in findings)
         return _Facts(len(silo.joined), silo.kernel_name, wrong, _log_text(said))
+
+
+def _ledger(path: Path, budgets: BudgetTable, public: PublicPlan) -> Ledger:
+    """Return a ledger for this run alone. Sums price one run most closely, so they leave the audit most to find."""
+    return Ledger.create(
+        path,
+        budgets,
+        kind="production",
+        lifetime_delta=public.delta if public.lifetime_delta is None else public.lifetime_delta,
+        account=public.account or "sums",
+        silos_per_person=public.silos_per_person,
+    )
 
 
 class _Agent(agents.Agent):

@@ -161,7 +161,7 @@ class InProcessRun:
         joined = np.asarray(silo.joined)
         turns = np.searchsorted(joined, silo.plan.active_rounds, side="right")
         expected = silo.plan.q * turns * self._public.schedule.local_steps
-        overdrawn = int((silo.plan.cost > silo.budgets.per_record().epsilon).sum())
+        overdrawn = int(((silo.plan.run_epsilon > silo.budgets.per_record().epsilon) & (silo.plan.order == 0)).sum())
         return SiloView(silo.plan, tuple(joined.tolist()), self._draws[silo.name], expected, correct, overdrawn)
 
     def _restore(self) -> None:

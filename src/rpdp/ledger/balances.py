@@ -63,7 +63,7 @@ class Balances(RecordAccounts):
 
     def apply(self, actions: Sequence[Action]) -> None:
         """Apply steward actions that were booked."""
-        apply_actions(actions, self.roster.find, self.epsilon, self.delta, self.withdrawn)
+        apply_actions(actions, self.roster.find, self.epsilon, self.delta, self.withdrawn, self.order)
         self._changed()
 
     def _changed(self) -> None:
@@ -102,7 +102,7 @@ class Balances(RecordAccounts):
             at = self.roster.find(hashes)
             return np.where(at >= 0, np.searchsorted(touched, at), -1)
 
-        apply_actions(pending, find, epsilon, delta, withdrawn)
+        apply_actions(pending, find, epsilon, delta, withdrawn, self.order[touched])
         is_off = self._is_off(touched, epsilon, delta, withdrawn)
         stay = np.setdiff1d(off, touched[~is_off], assume_unique=True)
         return np.union1d(stay, touched[is_off])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rpdp.errors import BudgetError, InputError
+from rpdp.errors import BudgetError, InputError, PrivacyRefusal, Reason
 from rpdp.ledger.account import Account, AccountStatus, Charge
 from rpdp.ledger.account_terms import AccountTerms
 from rpdp.ledger.balances import Balances
@@ -141,6 +141,7 @@ class Ledger(StewardActions, Account):
                 self._book_pending()
                 self.expire()
             balances = self.balances(budgets.ids)
+            self._require_joint_delta(lifetime_delta)
             terms = replace(self.terms, lifetime_delta=lifetime_delta)
             common = min(terms.own_delta, self.terms.own_delta)
             with self.reading():
@@ -346,6 +347,20 @@ class Ledger(StewardActions, Account):
         return gone
 
     # Inside
+
+    def _require_joint_delta(self, lifetime_delta: float) -> None:
+        """Refuse another δ than the records were enrolled with if a person's accounts in several silos must agree.
+
+        The order of a Rényi account follows from ε and δ. At the order of a larger δ, the accounts of all silos
+        together would exceed the largest ε at the smaller one.
+        """
+        if self.account == "renyi" and self.silos_per_person > 1 and lifetime_delta != self.lifetime_delta:
+            raise PrivacyRefusal(
+                f"lifetime_delta={lifetime_delta:g}, but this ledger was created with {self.lifetime_delta:g}. With "
+                f"silos_per_person={self.silos_per_person} all Rényi accounts of a person need one δ, so nothing was "
+                "planned; state the same in the policy, the plan and the ledgers of all silos",
+                Reason.POLICY,
+            )
 
     def _require_unknown(self, budgets: BudgetTable, roster: Roster, people: Roster | None) -> None:
         for chunk in self.records.chunks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -49,7 +48,7 @@ class Allowance:
         return {purpose: share for purpose, share in self.reserved.items() if purpose != self.purpose}
 
 
-def checked_reserves(reserved: Mapping[Purpose, float]) -> Mapping[Purpose, float]:
+def checked_reserves(reserved: Mapping[Purpose, float]) -> dict[Purpose, float]:
     """Return reserved shares by purpose; together they are at most the whole budget."""
     if not isinstance(reserved, Mapping):
         raise InputError(f"reserved={reserved!r} must map purposes ({', '.join(PURPOSES)}) to shares")
@@ -58,7 +57,7 @@ def checked_reserves(reserved: Mapping[Purpose, float]) -> Mapping[Purpose, floa
         require_fraction(f"reserved.{purpose}", share)
     if sum(reserved.values()) > 1.0 + 1e-9:
         raise InputError(f"reserved={dict(reserved)} adds up to more than the whole budget (1)")
-    return MappingProxyType(dict(reserved))
+    return dict(reserved)
 
 
 WHOLE = Allowance(share=1.0)

@@ -125,12 +125,14 @@ class SiloPlan:
         """Refuse a plan in which a record is over budget, whoever made or stored it."""
         # Negated comparisons, so that NaN counts as a violation.
         over = int((~(self.cost <= self.budget)).sum())
+        negative = int((~((self.cost >= 0.0) & (self.delta >= 0.0))).sum())  # it would return what others booked
         outside = int((~((self.q >= 0.0) & (self.q <= 1.0))).sum())
         rounds = int((~((self.active_rounds >= 0) & (self.active_rounds <= self.public.schedule.rounds))).sum())
-        if over or outside or rounds:
+        if over or negative or outside or rounds:
             raise PrivacyRefusal(
-                f"this plan has {over:,} costs above their budget, {outside:,} probabilities outside [0, 1] and "
-                f"{rounds:,} records active in rounds that do not exist, so it is refused; make a new one with assign()"
+                f"this plan has {over:,} costs above their budget, {negative:,} costs below 0, {outside:,} "
+                f"probabilities outside [0, 1] and {rounds:,} records active in rounds that do not exist, so it is "
+                "refused; make a new one with assign()"
             )
 
     def __len__(self) -> int:

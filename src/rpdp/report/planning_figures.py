@@ -67,7 +67,9 @@ def plan_figure(plans: Mapping[str, SiloPlan]) -> go.Figure:
     for (name, plan), colour in zip(plans.items(), cycle(len(plans)), strict=True):
         drawn = some(np.flatnonzero(plan.q > 0.0))
         marks = {"size": 7, "color": colour, "opacity": 0.6}
-        figure.add_scatter(x=plan.q[drawn], y=plan.cost[drawn], mode="markers", name=name, marker=marks, row=1, col=1)
+        figure.add_scatter(
+            x=plan.q[drawn], y=plan.run_epsilon[drawn], mode="markers", name=name, marker=marks, row=1, col=1
+        )
         groups = plan.groups()
         budget = [math.sqrt(group.low * group.high) for group in groups]
         for what, dash in (("batch", "solid"), ("records", "dot")):

@@ -34,18 +34,18 @@ def record_cards(report: ReportRuns, records: AllRecords) -> list[Card]:
 
 def budget_card(records: AllRecords) -> Card:
     """Budget against cost: no mark lies above the diagonal."""
-    plan = records.plan
+    plan, cost = records.plan, records.plan.run_epsilon
     figure = blank()
-    priced = np.isfinite(plan.budget) & (plan.budget > 0.0)
-    drawn = priced & (plan.cost > 0.0)
-    bounds = [float(plan.budget[priced].min()), float(plan.budget[priced].max())] if priced.any() else [0.1, 10.0]
+    priced = np.isfinite(plan.epsilon) & (plan.epsilon > 0.0)
+    drawn = priced & (cost > 0.0)
+    bounds = [float(plan.epsilon[priced].min()), float(plan.epsilon[priced].max())] if priced.any() else [0.1, 10.0]
     dashed = {"color": GREY, "dash": "dash"}
     figure.add_scatter(x=bounds, y=bounds, mode="lines", name="cost = budget", line=dashed, hoverinfo="skip")
-    _add_marks(figure, plan.budget[drawn], plan.cost[drawn], "records", BLUE)
+    _add_marks(figure, plan.epsilon[drawn], cost[drawn], "records", BLUE)
     free = priced & ~drawn
     if free.any():
-        floor = float(plan.cost[drawn].min()) / 2.0 if drawn.any() else bounds[0]
-        _add_marks(figure, plan.budget[free], np.full(int(free.sum()), floor), "cost 0", ORANGE, symbol="x")
+        floor = float(cost[drawn].min()) / 2.0 if drawn.any() else bounds[0]
+        _add_marks(figure, plan.epsilon[free], np.full(int(free.sum()), floor), "cost 0", ORANGE, symbol="x")
     figure.update_xaxes(**LOG)
     figure.update_yaxes(**LOG)
     in_report(figure, x="budget ε of a record", y="cost ε of the run")
@@ -62,7 +62,7 @@ def curve_with_records_card(records: AllRecords) -> Card:
     drawn = plan.q > 0.0
     smallest = float(plan.q[drawn].min()) / 3.0 if drawn.any() else 1e-3
     card = curve_card(plan.public, smallest)
-    _add_marks(card.figure, plan.q[drawn], plan.cost[drawn], "records", BLUE)
+    _add_marks(card.figure, plan.q[drawn], plan.run_epsilon[drawn], "records", BLUE)
     in_report(card.figure, x="sampling probability q", y="cost ε of the whole run")
     early = int((plan.active_rounds[drawn] < plan.public.schedule.rounds).sum())
     text = f"{card.caption} {int(drawn.sum()):,} records are drawn."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from rpdp.display import counts_repr
+from rpdp.planning.silo_plan import ALL_COLUMN_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,14 +45,13 @@ class AllRecords:
         if not any(len(view.plan) for view in views):
             return None
         plans = [view.plan for view in views]
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(one, name) for one in plans]) for name in ALL_COLUMN_TYPES
+        }
         plan = replace(
             plans[0],
             ids=pa.chunked_array([chunk for one in plans for chunk in one.ids.chunks], type=plans[0].ids.type),
-            budget=np.concatenate([one.budget for one in plans]),
-            q=np.concatenate([one.q for one in plans]),
-            cost=np.concatenate([one.cost for one in plans]),
-            active_rounds=np.concatenate([one.active_rounds for one in plans]),
-            status=np.concatenate([one.status for one in plans]),
+            **columns,
         )
         answers = [view.correct for view in views if view.correct is not None]
         return cls(
@@ -69,9 +69,9 @@ class AllRecords:
 
     def groups(self) -> list[tuple[Group, NDArray[np.int64]]]:
         """The budget groups of the plan, each with its rows; none where budgets are infinite."""
-        if not np.isfinite(self.plan.budget).all():
+        if not np.isfinite(self.plan.epsilon).all():
             return []
-        budget = self.plan.budget
+        budget = self.plan.epsilon
         return [(group, np.flatnonzero((budget >= group.low) & (budget <= group.high))) for group in self.plan.groups()]
 
 

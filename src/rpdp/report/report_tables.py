@@ -92,8 +92,9 @@ def _own_cells(report: ReportRuns, silo: str, given: bool) -> list[str]:
     if view is None or len(view.plan) == 0:
         return [_NONE] * count
     plan = view.plan
-    dearest = int(np.argmax(plan.cost))
-    cells = [f"{len(plan):,}", f"{plan.expected_batch:.1f}", f"{plan.left_out:,}", f"{plan.cost[dearest]:.4g}"]
+    costs = plan.run_epsilon
+    dearest = int(np.argmax(costs))
+    cells = [f"{len(plan):,}", f"{plan.expected_batch:.1f}", f"{plan.left_out:,}", f"{costs[dearest]:.4g}"]
     if given:
         turns = sum(number <= plan.active_rounds[dearest] for number in view.joined)
         cells.append(f"{plan.public.curve.given(turns).epsilon(float(plan.q[dearest])):.4g}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.ledger.record_accounts import RecordAccounts
+from rpdp.ledger.stewardship.actions import change_budgets
 from rpdp.ledger.store.fixed_point import DELTA_SHIFT, EPSILON_SHIFT, amounts
 from rpdp.ledger.store.roster import ABSENT, Roster
 
@@ -31,7 +32,7 @@ class Accounts(RecordAccounts):
         super().__init__(epsilon, delta, order, silos_per_person=silos_per_person)
         self.hashes = ledger.records.hashes(chunk)
         for action in actions:
-            action.apply(self.hashes, self.epsilon, self.delta, self.withdrawn)
+            action.apply(self.hashes, self)
         self.booked, self.booked_delta = ledger.records.totals(chunk)
 
     @property
@@ -67,18 +68,14 @@ class IndexedAction:
         self.action = action
         self._roster = Roster(action.hashes)
 
-    def apply(
-        self, hashes: NDArray[np.uint64], epsilon: FloatArray, delta: FloatArray, withdrawn: NDArray[np.bool_]
-    ) -> None:
-        """Apply the action to the records with these hashes, in place."""
+    def apply(self, hashes: NDArray[np.uint64], accounts: RecordAccounts) -> None:
+        """Apply the action to the accounts of the records with these hashes, in place."""
         at = self._roster.find(hashes)
         rows = np.flatnonzero(at != ABSENT)
         if self.action.kind == "withdraw":
-            withdrawn[rows] = True
+            accounts.withdrawn[rows] = True
             return
-        combine = np.fmin if self.action.kind == "lower" else np.fmax
-        epsilon[rows] = combine(epsilon[rows], self.action.epsilon[at[rows]])
-        delta[rows] = combine(delta[rows], self.action.delta[at[rows]])
+        change_budgets(self.action, rows, at[rows], accounts.epsilon, accounts.delta, accounts.order)
 
     def mark(self, hashes: NDArray[np.uint64], touched: NDArray[np.bool_]) -> None:
         """Mark the records that this action names, in place."""

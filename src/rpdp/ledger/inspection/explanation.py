@@ -91,16 +91,21 @@ class Explanation:
             f"Record {self.record} came with a lifetime budget of ε = {self.first_epsilon:.4g}, δ = "
             f"{self.first_delta:.3g}.",
             *self.changes,
-            *(_run_text(run) for run in self.runs),
+            *(_run_text(run, self._used) for run in self.runs),
             self._total,
         ]
         if self.withdrawn:
-            lines.append("It has been withdrawn and is never drawn again. What was spent stays spent.")
+            lines.append(f"It has been withdrawn and is never drawn again. What was {self._used} stays {self._used}.")
         elif self.switched_off:
             lines.append("Its budget is now below what was reserved, so it is no longer drawn.")
         else:
             lines.append(self._left)
         return "\n".join(lines)
+
+    @property
+    def _used(self) -> str:
+        """What reserving means: a sum account spends ε; a Rényi account is a filter, of which a share is used."""
+        return "spent" if self.account == "sums" else "used"
 
     @property
     def _total(self) -> str:
@@ -199,14 +204,14 @@ def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int, accou
     )
 
 
-def _run_text(run: RunExplanation) -> str:
+def _run_text(run: RunExplanation, used: str) -> str:
     if run.state in ("cancelled", "expired"):
         ended = "was cancelled" if run.state == "cancelled" else "expired"
         return f"Run {run.run} ({run.admitted}): it {ended} before its first round. All that it held was returned."
     if run.q == 0.0:
-        return f"Run {run.run} ({run.admitted}): it sat out and spent nothing."
+        return f"Run {run.run} ({run.admitted}): it sat out and {used} nothing."
     rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} of them joined while it was active"
-    word = "Reserved, and therefore spent" if run.state == "committed" else "Held, and therefore taken"
+    word = f"Reserved, and therefore {used}" if run.state == "committed" else "Held, and therefore taken"
     early = "" if run.active_rounds == run.rounds else f", active in the first {run.active_rounds}"
     return (
         f"Run {run.run} ({_what_for(run)}{run.admitted}): drawn into each local step with probability {run.q:.4g}. "

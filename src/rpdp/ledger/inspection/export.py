@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
@@ -22,15 +23,16 @@ from rpdp.ledger.store.record_keys import as_bytes
 from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rpdp.ledger.inspection.account_chunks import Accounts
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
 
 ENDINGS = (".csv", ".json")
-_NUMBERS = ("epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta", "share_used", "order")
-"""Of a Rényi account, ε and δ spent or left are not a number (empty): it has the share used, and its order."""
+_NUMBERS = ("epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta")
+_NUMBERS_OF_RENYI = ("share_used", "order")
+"""In ledgers with Rényi accounts. Of such an account, ε and δ spent or left stay empty."""
 
 _FLAGS = ("withdrawn", "is_off")
 _PERSONAL = ("action", "reason", "signature", "sha256", "silo_plan", "members", "totals")
@@ -48,38 +50,46 @@ def export(
         rows = _rows(ledger, progress, without_ids=without_ids)
         with TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True) as file:
             if path.suffix == ".csv":
-                return _write_csv(file, rows, without_ids=without_ids)
+                return _write_csv(file, ledger, rows, without_ids=without_ids)
             return _write_json(file, ledger, rows, without_ids=without_ids)
 
 
-def _columns(*, without_ids: bool) -> list[str]:
-    return [*([] if without_ids else ["record_hash"]), *_NUMBERS, *_FLAGS]
+def _numbers(ledger: LedgerBase) -> tuple[str, ...]:
+    """The columns of numbers: those of Rényi accounts only where there are any."""
+    is_mixed = any(ledger.records.orders(chunk).any() for chunk in ledger.records.chunks)
+    return (*_NUMBERS, *_NUMBERS_OF_RENYI) if is_mixed else _NUMBERS
+
+
+def _columns(ledger: LedgerBase, *, without_ids: bool) -> list[str]:
+    return [*([] if without_ids else ["record_hash"]), *_numbers(ledger), *_FLAGS]
 
 
 def _rows(ledger: LedgerBase, progress: Progress, *, without_ids: bool) -> Iterator[list[Any]]:
+    names = _numbers(ledger)
     if not without_ids:
         for accounts in all_accounts(ledger, progress):
             hashes = as_bytes(accounts.hashes).hex()
-            for index, numbers in enumerate(_table(accounts)):
-                yield [hashes[32 * index : 32 * index + 32], *_plain(numbers)]
+            for index, numbers in enumerate(_table(accounts, names)):
+                yield [hashes[32 * index : 32 * index + 32], *_plain(numbers, len(names))]
         return
-    table = np.concatenate([_table(accounts) for accounts in all_accounts(ledger, progress)])
+    table = np.concatenate([_table(accounts, names) for accounts in all_accounts(ledger, progress)])
     for numbers in table[np.lexsort(table.T[::-1])]:
-        yield _plain(numbers)
+        yield _plain(numbers, len(names))
 
 
-def _table(accounts: Accounts) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.column_stack([np.asarray(getattr(accounts, name), dtype=np.float64) for name in (*_NUMBERS, *_FLAGS)])
+def _table(accounts: Accounts, names: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.column_stack([np.asarray(getattr(accounts, name), dtype=np.float64) for name in (*names, *_FLAGS)])
 
 
-def _plain(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> list[Any]:
+def _plain(numbers: np.ndarray[Any, np.dtype[np.float64]], count: int) -> list[Any]:
     values = numbers.tolist()
-    return [*values[: len(_NUMBERS)], *(int(value) for value in values[len(_NUMBERS) :])]
+    kept = [None if math.isnan(value) else value for value in values[:count]]
+    return [*kept, *(int(value) for value in values[count:])]
 
 
-def _write_csv(file: TextIO, rows: Iterator[list[Any]], *, without_ids: bool) -> int:
+def _write_csv(file: TextIO, ledger: LedgerBase, rows: Iterator[list[Any]], *, without_ids: bool) -> int:
     writer = csv.writer(file)
-    writer.writerow(_columns(without_ids=without_ids))
+    writer.writerow(_columns(ledger, without_ids=without_ids))
     count = 0
     for row in rows:
         writer.writerow(row)
@@ -93,7 +103,7 @@ def _write_json(file: TextIO, ledger: LedgerBase, rows: Iterator[list[Any]], *, 
         "kind": ledger.kind,
         "public_head": asdict(ledger.public_head()),
         "events": [_event(event, without_ids=without_ids) for event in ledger.chain.events()],
-        "columns": _columns(without_ids=without_ids),
+        "columns": _columns(ledger, without_ids=without_ids),
     }
     file.write(json.dumps(head, indent=1)[:-2] + ',\n "records": [')
     count = 0

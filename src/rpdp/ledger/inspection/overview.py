@@ -26,7 +26,10 @@ EDGES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 @dataclass(frozen=True)
 class BudgetGroup:
-    """The records whose budgets lie between two limits. `high` is None for the last group."""
+    """The records whose budgets lie between two limits. `high` is None for the last group.
+
+    `mean_spent` is the ε spent in sum accounts; a Rényi account spends none, and counts as 0 there.
+    """
 
     low: float
     high: float | None
@@ -34,6 +37,7 @@ class BudgetGroup:
     off: int
     exhausted: int
     mean_epsilon: float
+    mean_spent: float
     mean_share_used: float
 
 
@@ -92,7 +96,7 @@ class _Sums:
     def __init__(self) -> None:
         size = len(EDGES) + 1
         self.records, self.off, self.exhausted = (np.zeros(size, dtype=np.int64) for _ in range(3))
-        self.epsilon, self.used = np.zeros(size), np.zeros(size)
+        self.epsilon, self.spent, self.used = (np.zeros(size) for _ in range(3))
 
     def groups(self) -> tuple[BudgetGroup, ...]:
         found = []
@@ -106,6 +110,7 @@ class _Sums:
                     int(self.off[index]),
                     int(self.exhausted[index]),
                     float(self.epsilon[index] / count),
+                    float(self.spent[index] / count),
                     float(self.used[index] / count),
                 )
             )
@@ -127,6 +132,7 @@ def overview_of(ledger: LedgerBase, progress: Progress) -> Overview:
         sums.off += _count(group, is_off)
         sums.exhausted += _count(group, (accounts.left()[0] <= 0.0) & ~is_off)
         sums.epsilon += np.bincount(group, accounts.epsilon, len(EDGES) + 1)
+        sums.spent += np.bincount(group, np.nan_to_num(accounts.spent_epsilon), len(EDGES) + 1)
         sums.used += np.bincount(group, accounts.share_used, len(EDGES) + 1)
         renyi += int(accounts.is_renyi.sum())
     return Overview(

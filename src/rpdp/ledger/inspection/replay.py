@@ -79,7 +79,7 @@ def _replay_chunk(
         if seq < chunk.segment:
             continue
         if isinstance(entry, IndexedAction):
-            entry.apply(hashes, replayed.epsilon, replayed.delta, replayed.withdrawn)
+            entry.apply(hashes, replayed)
             continue
         if isinstance(entry, Event):
             yield from _enrol(ledger, chunk, entry, replayed)

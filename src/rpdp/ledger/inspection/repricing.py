@@ -99,9 +99,13 @@ def _reprice_divergence(admission: Admission, classes: Classes, rows: Rows, numb
 def _reprice_sums(admission: Admission, classes: Classes, of_delta: Rows, delta: float) -> Iterator[str]:
     for active in np.unique(classes.active[of_delta]):
         rows = of_delta[classes.active[of_delta] == active]
-        certified, proven = _prices(admission, int(active), classes.q[rows], delta)
         booked = classes.cost[rows]
-        wrong = booked < _least_honest(_accountant(admission, delta), certified, proven)
+        wrong = np.ones(rows.size, dtype=bool)
+        for accountant in _accountants(admission, delta):
+            certified, proven = _prices(admission, int(active), classes.q[rows], delta, accountant)
+            wrong &= booked < _least_honest(accountant, certified, proven)
+            if not wrong.any():
+                break
         if wrong.any():
             worst = int(np.argmax(np.where(wrong, certified - booked, -np.inf)))
             yield (
@@ -112,10 +116,14 @@ def _reprice_sums(admission: Admission, classes: Classes, of_delta: Rows, delta:
         yield from _attacked(admission, int(active), classes.q[rows], booked, delta)
 
 
-def _accountant(admission: Admission, delta: float) -> Accountant:
-    """The accountant that priced a class: the plan's, or Rényi bounds for a δ from the lattice of own ones."""
-    is_own = delta_below(np.array([delta]))[0] == delta
-    return "rdp" if is_own else admission.public.accountant
+def _accountants(admission: Admission, delta: float) -> list[Accountant]:
+    """The accountants that may have priced a class: the plan's, and Rényi bounds if its δ is on the lattice.
+
+    A common δ may lie on the lattice of own ones by chance, so there either price is honest.
+    """
+    own: Accountant = admission.public.accountant
+    is_on_lattice = delta_below(np.array([delta]))[0] == delta
+    return [own] if own == "rdp" or not is_on_lattice else [own, "rdp"]
 
 
 def _least_honest(accountant: Accountant, certified: FloatArray, proven: FloatArray) -> FloatArray:
@@ -149,15 +157,17 @@ def _some(q: FloatArray, most: int) -> FloatArray:
     return grid[np.unique(np.linspace(0, grid.size - 1, most).astype(np.int64))]
 
 
-def _prices(admission: Admission, active: int, q: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
+def _prices(
+    admission: Admission, active: int, q: FloatArray, delta: float, accountant: Accountant
+) -> tuple[FloatArray, FloatArray]:
     """Return for each q its certified cost and a proven lower bound, or those of the next smaller q on the grid."""
     public = admission.public
     grid = _some(q, MOST_PRICED)
     own, loss = (
         PrivacyCurve(
-            public.schedule, noise_multiplier=public.noise_multiplier, delta=delta, accountant=accountant
+            public.schedule, noise_multiplier=public.noise_multiplier, delta=delta, accountant=one
         ).after(active)
-        for accountant in (_accountant(admission, delta), "pld")
+        for one in (accountant, "pld")
     )
     at = np.searchsorted(grid, q, side="right") - 1
     certified: FloatArray = own.epsilon(grid)[at]

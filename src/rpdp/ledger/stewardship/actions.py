@@ -135,6 +135,7 @@ def apply_actions(
     epsilon: FloatArray,
     delta: FloatArray,
     withdrawn: NDArray[np.bool_],
+    order: NDArray[np.uint8],
 ) -> None:
     """Apply actions to arrays of budgets and withdrawals, in place.
 
@@ -150,7 +151,21 @@ def apply_actions(
         if action.kind == "withdraw":
             withdrawn[rows] = True
             continue
-        # An action cannot act against its kind: lower never raises, raise never lowers. Both ignore NaN.
-        combine = np.fmin if action.kind == "lower" else np.fmax
-        epsilon[rows] = combine(epsilon[rows], action.epsilon[known])
-        delta[rows] = combine(delta[rows], action.delta[known])
+        change_budgets(action, rows, known, epsilon, delta, order)
+
+
+def change_budgets(
+    action: Action,
+    rows: NDArray[np.int64],
+    named: NDArray[np.bool_] | NDArray[np.int64],
+    epsilon: FloatArray,
+    delta: FloatArray,
+    order: NDArray[np.uint8],
+) -> None:
+    """Lower or raise the budgets in some rows, in place; `named` are their places in the action."""
+    # An action cannot act against its kind: lower never raises, raise never lowers. Both ignore NaN.
+    combine = np.fmin if action.kind == "lower" else np.fmax
+    epsilon[rows] = combine(epsilon[rows], action.epsilon[named])
+    # The δ of a Rényi account is never raised, whatever a steward has signed.
+    is_fixed = (order[rows] > 0) & (action.kind == "raise")
+    delta[rows] = np.where(is_fixed, delta[rows], combine(delta[rows], action.delta[named]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 from rpdp.accounting.certificate import SMALLEST_PROBABILITY
-from rpdp.accounting.step_loss import reach_for, relative_error, step_cells
+from rpdp.accounting.step_loss import log_ratio, pessimistic, reach_for, relative_error, rounded, step_cells
 
 
 def gaussian_mass(low: float, high: float, centre: float, sigma: float) -> float:
@@ -61,3 +62,35 @@ def test_no_point_leaves_its_cell_even_where_q_is_tiny(q: float, centred: bool) 
     inside = cells.loss / spacing - cells.cell + (0.5 if centred else 0.0)
     assert inside.min() > -1e-9
     assert inside.max() < 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("removing", [True, False])
+def test_the_rounded_loss_has_the_mass_of_the_points_that_round_to_it(removing: bool) -> None:
+    """Rows of different q, computed together, against differences of distribution functions."""
+    q, sigma, spacing = np.array([0.3, 0.35, 0.9]), 1.0, np.array([0.05, 0.05, 0.08])
+    own, other = rounded(step_cells(q, sigma, spacing, 1e-9, centred=True), removing=removing)
+    x = np.linspace(-8.0, 9.0, 400_001)
+    densities = [stats.norm.pdf(x) * (x[1] - x[0]), stats.norm.pdf(x, 1.0) * (x[1] - x[0])]
+    for row in range(q.size):
+        loss = log_ratio(q[row : row + 1], x - 0.5)
+        measures = [(1.0 - q[row]) * densities[0] + q[row] * densities[1], densities[0]]
+        for law, masses in zip((own, other), measures if removing else measures[::-1], strict=True):
+            grid = np.rint((loss if removing else -loss) / spacing[row]).astype(np.int64)
+            column = np.clip(grid - law.first[row], 0, law.masses.shape[1] - 1)
+            expected = np.bincount(column, weights=masses, minlength=law.masses.shape[1])
+            np.testing.assert_allclose(law.masses[row], expected, atol=2e-5)
+            assert law.masses[row].sum() == pytest.approx(1.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("removing", [True, False])
+def test_a_pessimistic_grid_keeps_both_measures_of_every_row(removing: bool) -> None:
+    """Connect-the-dots: the mass and E[e^(−loss)], which is the mass under the other measure, stay."""
+    q, spacing = np.array([0.3, 0.35, 0.9]), np.array([0.05, 0.05, 0.08])
+    cells = step_cells(q, 1.0, spacing, 1e-9, centred=False)
+    law = pessimistic(cells, removing=removing)
+    own, other = cells.with_record, cells.without_record
+    if not removing:
+        own, other = other, own
+    losses = (law.first[:, None] + np.arange(law.masses.shape[1])) * spacing[:, None]
+    np.testing.assert_allclose(law.masses.sum(axis=1), own.sum(axis=1), rtol=1e-13)
+    np.testing.assert_allclose((law.masses * np.exp(-losses)).sum(axis=1), other.sum(axis=1), rtol=1e-13)

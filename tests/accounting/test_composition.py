@@ -162,6 +162,7 @@ def test_the_rounding_of_a_tilt_is_in_the_relative_error(theta: float) -> None:
     exponents = np.log(step.masses[0]) + theta * tilted.losses[0]
     assert tilted.log_mass[0] == pytest.approx(np.logaddexp.reduce(exponents), rel=1e-15)
     assert tilted.relative[0] >= 1e-14 + np.spacing(max(1.0, np.abs(exponents).max()))
+    assert tilted.relative[0] <= 1e-14 + 16.0 * np.spacing(1.0 + np.abs(exponents).max())
     assert tilted.error[0] == 0.0
 
 

@@ -70,6 +70,18 @@ def test_epsilon_is_where_delta_is_met(tilt: float, epsilon: float) -> None:
     assert share == pytest.approx(1e-13 * at / delta(epsilon), rel=1e-6)
 
 
+@pytest.mark.parametrize("tilt", TILTS)
+@pytest.mark.parametrize(("epsilon", "point"), [(0.55, 1), (0.8, 1), (1.2, 2), (1.8, 3), (2.2, 4)])
+def test_steepness_is_how_fast_the_slope_falls_from_there_to_the_next_point(
+    tilt: float, epsilon: float, point: int
+) -> None:
+    """The slope left of a point is Σ p_j e^{ℓ_i − ℓ_j} over the points from there on; after the last one it stays."""
+    slopes = [(MASSES[i:] * np.exp(LOSSES[i] - LOSSES[i:])).sum() for i in range(MASSES.size)]
+    fall = np.log(slopes[point] / slopes[min(point + 1, MASSES.size - 1)]) / SPACING
+    found = pld._smallest_epsilon(tilted(tilt), delta(epsilon))[1, 0]
+    assert found == pytest.approx(max(fall, pld._LEAST_STEEPNESS), rel=1e-9)
+
+
 def test_no_epsilon_is_known_left_of_the_window_or_below_the_error() -> None:
     """Left of the first point it is that point; below the error none without a tilt, with one where the error falls."""
     assert pld._smallest_epsilon(tilted(0.0), 0.999)[0, 0] == LOSSES[0]
@@ -83,6 +95,9 @@ def test_an_epsilon_is_never_negative() -> None:
     loss = tilted(0.0)
     negative = TiltedLoss(**{**vars(loss), "first": np.array([-20])})
     assert pld._smallest_epsilon(negative, 0.1)[0, 0] == 0.0
+    unresolved = TiltedLoss(**{**vars(tilted(0.7, error=0.11)), "first": np.array([-20]), "log_mass": np.zeros(1)})
+    assert pld._beyond_the_window(unresolved, 0.1)[0] == pytest.approx(np.log(1.1) / 0.7)
+    assert pld._beyond_the_window(unresolved, 0.2)[0] == 0.0  # the error is less than δ at ε = 0 already
 
 
 @pytest.mark.parametrize("tilt", TILTS)

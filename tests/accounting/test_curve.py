@@ -241,3 +241,28 @@ def test_one_cost_alone_is_covered_as_in_a_list() -> None:
     for stated, is_covered in ((cost, True), (0.999 * cost, False)):
         assert bool(curve.covers(q, stated)) is is_covered
         assert curve.covers([q, q], [stated, cost]).tolist() == [is_covered, True]
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_a_record_that_is_never_drawn_has_no_profile(accountant: Accountant) -> None:
+    """Neither with q = 0 nor in a run without a single joined round can anything be told, at any ε."""
+    curve = PrivacyCurve(Schedule(3, 2, participation=0.5), **MNIST, accountant=accountant)
+    assert curve.delta(0.0, [0.0, 0.5, 3.0]).tolist() == [0.0, 0.0, 0.0]
+    assert curve.given(0).delta(0.5, [0.0, 0.5, 3.0]).tolist() == [0.0, 0.0, 0.0]
+    assert curve.delta(0.5, 0.0) > 0.0
+    assert curve.bounds([0.0]).lower[0] == curve.bounds([0.0]).upper[0] == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, float("inf"), float("nan"), [0.5, -1e-9], [0.5, float("inf")]])
+def test_a_profile_at_no_proper_epsilon_is_refused(epsilon: Any) -> None:
+    with pytest.raises(InputError, match="must be finite and not negative"):
+        PrivacyCurve(Schedule(3, 2, participation=0.5), **MNIST).delta(0.1, epsilon)
+
+
+def test_a_guide_is_close_to_the_best_order_between_its_knots() -> None:
+    """It chooses tilt and grid: far from the best order, the price that comes out of them is looser."""
+    curve = PrivacyCurve(Schedule(20, 5, participation=0.5), noise_multiplier=1.0, delta=1e-5)
+    q = np.geomspace(1e-3, 1.0, 23)
+    guide, best = curve._guide(q), curve._renyi(q)
+    np.testing.assert_allclose(guide.bound, best.bound, rtol=2e-4)
+    np.testing.assert_allclose(guide.theta, best.theta, rtol=0.02)

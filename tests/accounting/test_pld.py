@@ -170,6 +170,15 @@ def test_a_row_with_too_large_an_error_gets_another_tilt(monkeypatch: pytest.Mon
     assert pld.upper_epsilon(q, run, delta, guide)[0] > usual * (1 + 2e-3)
 
 
+def test_a_cost_that_says_nothing_about_privacy_is_left_to_the_renyi_bound() -> None:
+    """Above ε = 200 no grid is tried: it would have to cover losses whose exponentials overflow."""
+    q, run = np.array([0.01, 0.9, 1.0]), pld.Run(0.05, 1, BinomialCount(1, 1.0))
+    guide = renyi.best_epsilon(q, 0.05, 1, run.count, 1e-3)
+    assert (guide.bound > 200.0).all()
+    np.testing.assert_array_equal(pld.upper_epsilon(q, run, 1e-3, guide), guide.bound)
+    np.testing.assert_array_equal(pld.lower_epsilon(q, run, 1e-3, guide.bound), np.zeros(3))
+
+
 def test_an_unknown_direction_is_never_taken_for_a_cheap_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN in one direction leaves the Rényi bound, whatever the other direction says."""
     schedule, q = Schedule(3, 2, participation=0.5), np.array([0.1])

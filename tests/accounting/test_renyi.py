@@ -138,3 +138,17 @@ def test_without_sampling_moments_are_those_of_the_gaussian_to_the_last_digit(si
     orders = 1.0 + np.array([1e-3, 0.1, 1.0, 63.0, 500.0])
     closed = orders * (orders - 1.0) / (2.0 * sigma**2)
     np.testing.assert_allclose(renyi.log_moments(np.ones(5), orders, sigma), closed, rtol=4e-16)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.5, 1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("q", [1e-12, 1e-9, 1e-5, 0.01, 0.5, 0.999])
+def test_second_and_third_moments_keep_their_digits_however_small_q_is(q: float, sigma: float) -> None:
+    """A₂ = 1 + q² (e^{1/σ²} − 1) and a like sum for A₃: in (1+v)^α − 1 − αv they would be lost in rounding."""
+
+    def log_gain(exponent: float) -> float:
+        return exponent if exponent > 40.0 else float(np.log(np.expm1(exponent)))
+
+    second = 2.0 * np.log(q) + log_gain(sigma**-2)
+    third = np.logaddexp(np.log(3.0) + np.log1p(-q) + second, 3.0 * np.log(q) + log_gain(3.0 * sigma**-2))
+    ours = renyi.log_moments(np.array([q]), np.array([2.0, 3.0]), sigma)
+    np.testing.assert_allclose(ours, np.logaddexp(0.0, [second, third]), rtol=renyi._MOMENT_ERROR)

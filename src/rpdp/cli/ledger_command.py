@@ -5,20 +5,21 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.ledger_holds_command import cancel, holds
 from rpdp.cli.ledger_prune_command import prune
-from rpdp.cli.ledger_text import show_overview
+from rpdp.cli.ledger_text import describe_accounts, show_overview
 from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
 from rpdp.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rpdp.budgets import AccountKind
     from rpdp.ledger import Action, Ledger
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.creation import Kind
@@ -61,12 +62,30 @@ def create(
     steward: Annotated[
         Path | None, typer.Option("--steward", help="Public key of the steward who may raise budgets (see keygen).")
     ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--account",
+            help="The kind of account of all records, for life: renyi (pays for more runs; the default in production) "
+            "or sums (the default with --simulation).",
+        ),
+    ] = None,
+    silos_per_person: Annotated[
+        int,
+        typer.Option(
+            "--silos-per-person",
+            help="In how many silos of the federation a person may ever have an account; the same in all silos.",
+        ),
+    ] = 1,
     simulation: Annotated[
         bool, typer.Option("--simulation", help="For seeded runs, which protect nobody. Cannot be changed later.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Create the ledger of a silo from its budget file, for production unless --simulation is given.
+
+    Never make two ledgers for the same people at one hospital: each would spend the whole budgets. All studies of a
+    hospital share one ledger.
 
     Example: `rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta 1e-3 --steward steward.pub`
     """
@@ -77,13 +96,30 @@ def create(
     key = None if steward is None else StewardPublicKey.read(steward)
     with _progress() as progress:
         kind: Kind = "simulation" if simulation else "production"
-        made = Ledger.create(ledger, table, kind=kind, lifetime_delta=lifetime_delta, steward=key, progress=progress)
+        made = Ledger.create(
+            ledger,
+            table,
+            kind=kind,
+            lifetime_delta=lifetime_delta,
+            account=cast("AccountKind | None", account),  # checked there
+            silos_per_person=silos_per_person,
+            steward=key,
+            progress=progress,
+        )
     with made:
-        facts = {"ledger": made.id, "kind": made.kind, "records": len(made.records), "key": str(made.files.key)}
+        facts = {
+            "ledger": made.id,
+            "kind": made.kind,
+            "account": made.account,
+            "silos_per_person": made.silos_per_person,
+            "records": len(made.records),
+            "key": str(made.files.key),
+        }
     if as_json:
         print_json({"file": str(ledger), **facts})
         return
     say(f"{ledger}: a {facts['kind']} ledger of {facts['records']:,} records, id {facts['ledger']}")
+    say(describe_accounts(made.account, made.silos_per_person))
     say_line(f"key of the record ids: {facts['key']} (back it up elsewhere; it never leaves the silo)")
     if key is None:
         say("There is no steward key: budgets in this ledger can be lowered, never raised.")

@@ -18,6 +18,7 @@ def show_overview(ledger: Path, overview: Overview) -> None:
         f"{ledger}: a {overview.kind} ledger of {overview.records:,} records, created {overview.created}; lifetime δ "
         f"{overview.lifetime_delta:g} unless a record has its own"
     )
+    say(_accounts(overview))
     rows = [
         [
             f"{group.low:g} – {group.high:g}" if group.high is not None else f"above {group.low:g}",
@@ -40,10 +41,12 @@ def show_overview(ledger: Path, overview: Overview) -> None:
             f"{run.mean_cost:.4g}",
             f"{run.largest_cost:.4g}",
             f"{run.delta:g}",
+            "all" if run.share is None else f"{run.share:.3g}",
+            f"{run.purpose}{f', {run.study}' if run.study else ''}",
         ]
         for run in overview.runs
     ]
-    columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ"]
+    columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ", "share", "for"]
     print_table("Runs", columns, runs) if runs else say("No run has been admitted yet.")
     for run in overview.runs:
         if run.status.state != "committed":
@@ -53,6 +56,24 @@ def show_overview(ledger: Path, overview: Overview) -> None:
         f"{overview.pending_actions:,} steward actions waiting to be booked · {overview.updates:,} updates kept "
         f"({overview.update_bytes / 1e6:,.1f} MB)"
     )
+
+
+def describe_accounts(account: str, silos_per_person: int) -> str:
+    """Say which accounts records get in a ledger, and for how many silos per person."""
+    kind = {
+        "renyi": "Rényi accounts (a filter at a fixed order)",
+        "sums": "sum accounts ((ε, δ) of runs add up)",
+    }[account]
+    if silos_per_person == 1:
+        return f"Records get {kind}; a person has an account in this silo only."
+    return f"Records get {kind}; a person may have accounts in up to {silos_per_person} silos."
+
+
+def _accounts(overview: Overview) -> str:
+    said = describe_accounts(overview.account, overview.silos_per_person)
+    others = overview.records - overview.renyi_accounts if overview.account == "renyi" else overview.renyi_accounts
+    other = "sum" if overview.account == "renyi" else "Rényi"
+    return f"{said} {others:,} records have {other} accounts." if others else said
 
 
 def _not_begun(run: RunOverview) -> str:

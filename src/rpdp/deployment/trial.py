@@ -38,8 +38,14 @@ def provide_trial_budgets(layout: Layout, spec: StudyFile) -> None:
         silo = layout.silo_file(name)
         table = drawn_budgets(spec, name, record_ids(silo))
         table.write(silo.file(silo.silo.budgets))
-        delta = silo.policy.lifetime_delta
-        Ledger.create(silo.file(silo.silo.ledger), table, kind="production", lifetime_delta=delta).close()
+        Ledger.create(
+            silo.file(silo.silo.ledger),
+            table,
+            kind="production",
+            lifetime_delta=silo.policy.lifetime_delta,
+            account=spec.privacy.account,
+            silos_per_person=silo.policy.silos_per_person,
+        ).close()
 
 
 @dataclass(frozen=True)

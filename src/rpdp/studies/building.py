@@ -15,6 +15,7 @@ import numpy as np
 from rpdp.accounting import Accountant, Schedule, calibrate_noise
 from rpdp.errors import InputError
 from rpdp.federation import Evaluation, Policy, Silo, UnprotectedSilo, model_fingerprint
+from rpdp.ledger import MemoryAccount
 from rpdp.methods import method_named
 from rpdp.planning import PublicPlan, assign_allowed
 from rpdp.studies.differentiable import require_differentiable
@@ -146,6 +147,12 @@ def _base_plan(
         accountant=privacy.accountant,
         model_fingerprint=model_fingerprint(model),
         notes=(*notes, *([TUNED] if settings.tuned else [])),
+        purpose=spec.run.purpose,
+        study=spec.run.study,
+        share=privacy.share,
+        silos_per_person=spec.policy.silos_per_person,
+        account=privacy.account,
+        lifetime_delta=spec.lifetime_delta,
     )
 
 
@@ -177,14 +184,14 @@ def _silos(
     ledgers: Mapping[str, Ledger],
     device: str,
 ) -> list[Silo]:
-    policy = _policy(spec, public)
+    policy = _policy(spec, public, is_real=bool(ledgers))
     return [
         kind(
             name,
             held.train,
             budgets[name],
             policy=policy,
-            account=ledgers.get(name),
+            account=ledgers[name] if ledgers else _simulated_account(public, len(held.train)),
             planner=planner,
             device=device,
         )
@@ -196,7 +203,16 @@ def _silo_class(method: Method) -> type[Silo]:
     return Silo if method.is_protected else UnprotectedSilo
 
 
-def _policy(spec: StudyFile, public: PublicPlan) -> Policy:
-    """Return the limits of the file. Where it has none, this plan is the limit, which only simulations allow."""
+def _simulated_account(public: PublicPlan, records: int) -> MemoryAccount:
+    return MemoryAccount(records, account=public.account or "sums", silos_per_person=public.silos_per_person)
+
+
+def _policy(spec: StudyFile, public: PublicPlan, *, is_real: bool) -> Policy:
+    """Return the limits of the file. Where it has none, this plan is the limit, which only simulations allow.
+
+    A real run never gets an allowance by default: without one it can be continued, and no new run is admitted.
+    """
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
+    if is_real:
+        given["max_share_per_run"] = spec.policy.max_share_per_run
     return replace(Policy.of(public), **given)

@@ -13,16 +13,22 @@ from rpdp.federation.heads import NAME as HEADS
 from rpdp.federation.heads import read_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from rpdp.ledger import Ledger, PublicHead
     from rpdp.studies.study_file import StudyFile
 
 
-def run_id(spec: StudyFile, method: str) -> str:
-    """Return the name of a real run; refused unless the study file describes one."""
-    missing = _missing(spec)
+_OPTIONAL_LIMITS = ("max_epsilon_per_run", "reserved", "silos_per_person")
+
+
+def run_id(spec: StudyFile, method: str, *, resume: bool = False) -> str:
+    """Return the name of a real run; refused unless the study file describes one.
+
+    A run that is resumed has its allowance already. If there is no such run, the silos refuse to admit one.
+    """
+    missing = _missing(spec, (*_OPTIONAL_LIMITS, *(["max_share_per_run"] if resume else [])))
     if missing:
         raise PrivacyRefusal(
             f"{spec.path}: without seeds this is a real run, but it lacks {'; '.join(missing)}. Create a ledger with "
@@ -44,7 +50,7 @@ def run_id(spec: StudyFile, method: str) -> str:
     return spec.run.id
 
 
-def _missing(spec: StudyFile) -> list[str]:
+def _missing(spec: StudyFile, optional: Collection[str]) -> list[str]:
     wanted = {
         '[run] id = "…", its name in the ledgers': spec.run.id,
         '[ledgers] with silo = "path of its production ledger"': spec.ledgers,
@@ -53,7 +59,7 @@ def _missing(spec: StudyFile) -> list[str]:
             spec.budgets.records_per_silo
         ),
     }
-    unstated = [name for name, limit in vars(spec.policy).items() if limit is None]
+    unstated = [name for name, limit in vars(spec.policy).items() if limit is None and name not in optional]
     limits = [f"[policy] {', '.join(unstated)}, stated by the silos (a limit taken from the run itself limits nothing)"]
     return [what for what, given in wanted.items() if given is None] + (limits if unstated else [])
 

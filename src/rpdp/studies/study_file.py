@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rpdp.accounting import Schedule
-from rpdp.budgets import distribution
+from rpdp.budgets import ACCOUNT_KINDS, distribution
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.planning import Recipe
 from rpdp.studies.setting_fields import nearest, read_section, table_of
@@ -119,6 +119,11 @@ class StudyFile:
         if task is not None:
             _check_task(self.task, task)
         _ = self.public_schedule, self.delta, self.recipe(self.training.learning_rate)
+        if self.policy.silos_per_person > 1 and self.privacy.account is None:
+            raise InputError(
+                f"privacy.account is missing: with policy.silos_per_person={self.policy.silos_per_person} a person's "
+                f"accounts in all silos must fit together; give one of {', '.join(ACCOUNT_KINDS)}"
+            )
         try:
             self.declared_distribution.sample(10, 0)
         except InputError as error:
@@ -169,6 +174,13 @@ class StudyFile:
         if self.named_task is None:
             raise InputError("privacy.delta is missing: the δ of the run, common to all records")
         return self.named_task.schedule.delta
+
+    @property
+    def lifetime_delta(self) -> float | None:
+        """The lifetime δ that the public plan states: if persons may be in several silos, all use the same."""
+        if self.policy.silos_per_person == 1:
+            return None
+        return self.delta if self.policy.lifetime_delta is None else self.policy.lifetime_delta
 
     @property
     def declared_distribution(self) -> Distribution:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from rpdp.accounting import ACCOUNTANTS, Accountant
 from rpdp.accounting.schedule import MOST_LOCAL_STEPS, MOST_ROUNDS
-from rpdp.budgets import PAPER, PARAMETER_SETS
+from rpdp.budgets import ACCOUNT_KINDS, MOST_SILOS_PER_PERSON, PAPER, PARAMETER_SETS, AccountKind
 from rpdp.checks import require_count, require_delta, require_fraction, require_number, require_positive
 from rpdp.errors import InputError
 from rpdp.methods import METHODS
-from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS
+from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS, PURPOSES, Purpose
+from rpdp.planning.allowances import checked_reserves
 from rpdp.studies.setting_fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
 
 if TYPE_CHECKING:
@@ -41,6 +42,15 @@ def reference(name: str, value: object) -> str:
     if not colon or not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InputError(f'{name}={value!r} must look like "package.module:function"')
     return str(value)
+
+
+def reserves(name: str, value: object) -> Mapping[Purpose, float]:
+    """Check shares of lifetime budgets that are kept for purposes, such as {evaluation = 0.2}."""
+    try:
+        return checked_reserves(table_of(require_fraction)(name, value))
+    except InputError as error:
+        said = str(error)
+        raise InputError(said if said.startswith(name) else f"{name.rpartition('.')[0]}.{said}") from None
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,8 @@ class PrivacySection:
         noise_multiplier: Instead of max_epsilon: σ itself.
         accountant: pld or rdp.
         estimator: How method rpdp turns budgets into probabilities: certified, binary_search or scf.
+        share: The largest share of a lifetime budget that the run asks for; silos may allow less.
+        account: The kind of account of all silos, renyi or sums; needed if policy.silos_per_person is above 1.
     """
 
     clip_norm: float = setting(require_positive, meaning="L, the largest influence of one record on one step")
@@ -126,6 +138,8 @@ class PrivacySection:
     noise_multiplier: float | None = setting(require_positive, None)
     accountant: Accountant = setting(one_of(*ACCOUNTANTS), "pld")  # noqa: RUF009
     estimator: str = setting(one_of(*ESTIMATORS), "certified")
+    share: float | None = setting(require_fraction, None)
+    account: AccountKind | None = setting(one_of(*ACCOUNT_KINDS), None)  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if (self.max_epsilon is None) == (self.noise_multiplier is None):
@@ -230,6 +244,8 @@ class RunSection:
         seeds: A number of seeds or a list of them; without seeds it is a real run.
         first_seed: The first of a number of seeds, by default 1.
         id: The name of a real run in the ledgers.
+        purpose: What the run is for: training, evaluation or statistics. Silos book it.
+        study: The name of the study that the run belongs to. Silos book it.
         output: Directory for results, from the current directory; by default `runs/` and the study file's name.
         split: fixed: one split into training and test records; by_seed: each seed has its own.
         workers: Processes to train in; it does not change results.
@@ -241,6 +257,8 @@ class RunSection:
     )
     first_seed: int | None = setting(_seed, None)
     id: str | None = setting(plain_name, None)
+    purpose: Purpose = setting(one_of(*PURPOSES), "training")  # noqa: RUF009
+    study: str = setting(text, "")
     output: str | None = setting(text, None)
     split: str = setting(one_of("fixed", "by_seed"), "fixed")
     workers: int | None = setting(partial(require_count, most=1024), None)
@@ -261,7 +279,8 @@ class RunSection:
 class PolicySection:
     """`[policy]`: the silos' own limits.
 
-    In a simulation, a missing limit is as wide as the study file needs. A real run needs all limits.
+    In a simulation, a missing limit is as wide as the study file needs. A real run needs all limits, except the last
+    three.
 
     Attributes:
         max_rounds: The largest T.
@@ -271,6 +290,10 @@ class PolicySection:
         min_noise_multiplier: The smallest σ.
         lifetime_delta: δ for life of records without one of their own.
         max_runs: How many runs in all.
+        max_share_per_run: The largest share of a lifetime budget that one run may take, such as 0.1 for ten runs.
+        max_epsilon_per_run: The largest ε of one run alone.
+        reserved: Shares of lifetime budgets that are kept for purposes, such as {evaluation = 0.2}.
+        silos_per_person: In how many silos of the federation a person may ever have an account, by default 1.
     """
 
     max_rounds: int | None = setting(require_count, None)
@@ -280,6 +303,10 @@ class PolicySection:
     min_noise_multiplier: float | None = setting(require_positive, None)
     lifetime_delta: float | None = setting(require_delta, None)
     max_runs: int | None = setting(require_count, None)
+    max_share_per_run: float | None = setting(require_fraction, None)
+    max_epsilon_per_run: float | None = setting(require_positive, None)
+    reserved: Mapping[Purpose, float] | None = setting(reserves, None)
+    silos_per_person: int = setting(partial(require_count, most=MOST_SILOS_PER_PERSON), 1)
 
 
 @dataclass(frozen=True)

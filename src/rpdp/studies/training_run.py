@@ -100,7 +100,7 @@ def train(
         on_remark: Called with remarks such as the use of a slow kernel.
     """
     directory = Path(directory)
-    run = _checked(spec, settings, seed, device, strict=strict, force=force)
+    run = _checked(spec, settings, seed, device, strict=strict, force=force, resume=resume)
     require_device(device, workers or 1, "--workers")
     prepare(directory, spec, resume=resume, force=force)
     if resume and is_finished(directory):
@@ -142,7 +142,7 @@ def train(
 
 
 def _checked(
-    spec: StudyFile, settings: MethodSettings, seed: int | None, device: str, *, strict: bool, force: bool
+    spec: StudyFile, settings: MethodSettings, seed: int | None, device: str, *, strict: bool, force: bool, resume: bool
 ) -> str:
     """Return the id of a real run, or "" for a simulation; refused if the study file describes the other kind."""
     if seed is None:
@@ -152,7 +152,7 @@ def _checked(
             )
         if device != "cpu":
             raise InputError(f"--device {device} is for simulations: a real run trains on the CPU; use --device cpu")
-        return run_id(spec, settings.method)
+        return run_id(spec, settings.method, resume=resume)
     spec.require_simulation()
     if strict:
         raise InputError("--strict checks what earlier runs left; a simulation has no earlier runs, so remove it")

@@ -190,6 +190,28 @@ seed = -1              # seed of a simulation, for tests; -1: a real run
 """
 
 
+_PROPOSED_SHARE = 0.1
+"""Proposed as `max_share_per_run` if the study asks for no share; a steward confirms or changes it."""
+
+
+def _optional_limits(spec: StudyFile) -> str:
+    """Return the lines of limits that only some studies state."""
+    policy = spec.policy
+    reserved = ", ".join(f"{purpose} = {share}" for purpose, share in (policy.reserved or {}).items())
+    lines = [
+        "" if policy.max_epsilon_per_run is None else f"max_epsilon_per_run = {policy.max_epsilon_per_run}\n",
+        f"reserved = {{{reserved}}}\n" if reserved else "",
+        f"silos_per_person = {policy.silos_per_person}\n" if policy.silos_per_person > 1 else "",
+    ]
+    return "".join(lines)
+
+
+def _account_options(plan: PublicPlan) -> str:
+    """Return the options with which `rpdp ledger create` makes the accounts that the plan asks for."""
+    account = "" if plan.account is None else f" --account {plan.account}"
+    return account + (f" --silos-per-person {plan.silos_per_person}" if plan.silos_per_person > 1 else "")
+
+
 def _proposed_silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
     """A silo file to complete, with limits that just fit this plan; the steward confirms or changes them."""
     schedule, task = plan.schedule, spec.task
@@ -212,6 +234,9 @@ def _proposed_silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
         noise=plan.noise_multiplier,
         delta=spec.policy.lifetime_delta or plan.delta,
         runs=spec.policy.max_runs or 1,
+        allowance=spec.policy.max_share_per_run or plan.share or _PROPOSED_SHARE,
+        more=_optional_limits(spec),
+        account=_account_options(plan),
         plan=plan.fingerprint,
     )
 
@@ -220,7 +245,7 @@ _SILO_FILE = """\
 # What this silo holds and agrees to. It stays here: no server sees or changes it.
 [silo]
 name = "{name}"
-ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta}
+ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta}{account}
 budgets = "budgets.csv"    # one budget for each record
 socket = "agent.sock"
 # group = "flower"         # group that may ask: the SuperNode's, if it runs as another user than the agent
@@ -240,7 +265,8 @@ max_clip_norm = {clip}
 min_noise_multiplier = {noise}
 lifetime_delta = {delta}
 max_runs = {runs}
-max_hold = 86400           # seconds; how long a run may hold budgets before its first round
+max_share_per_run = {allowance}  # of every lifetime budget: what one run may take at most, such as 0.1 for ten runs
+{more}max_hold = 86400           # seconds; how long a run may hold budgets before its first round
 release_after = 5.0        # seconds; "ready" answers at once, which reveals how long training takes
 # The plan in server/plan.json, and no other; without this line, any plan within the limits may use budgets up.
 allowed_plans = ["{plan}"]

@@ -12,6 +12,7 @@ model = "hospital:make_model"
 loss = "hospital:loss"                   or task = "breast_cancer"
 [policy]                                 the silo's limits; those of the recipe have defaults
 max_rounds = 15
+max_share_per_run = 0.1                  of every lifetime budget; a new run needs it
 max_hold = 86400                         seconds; how long a run may hold budgets before its first round
 release_after = 5.0                      seconds; "ready" reveals how long training takes
 allowed_plans = ["…"]                    fingerprints; without it any plan within the limits
@@ -26,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rpdp.budgets import MOST_SILOS_PER_PERSON
 from rpdp.checks import (
     require_count,
     require_delta,
@@ -37,10 +39,11 @@ from rpdp.checks import (
 from rpdp.errors import InputError
 from rpdp.federation.policy import LONGEST_HOLD, ONE_DAY
 from rpdp.studies.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
-from rpdp.studies.study_sections import reference
+from rpdp.studies.study_sections import reference, reserves
 
 if TYPE_CHECKING:
     from rpdp.federation import Policy
+    from rpdp.planning import Purpose
 
 READY = "ready"
 
@@ -124,6 +127,11 @@ class LimitSection:
     """`[policy]`: the silo's limits, and when its answers leave. Limits of the training recipe have defaults.
 
     Attributes:
+        max_share_per_run: The largest share of a lifetime budget that one run may take. Without it, runs that were
+            admitted before continue, and new ones are refused.
+        max_epsilon_per_run: The largest ε of one run alone.
+        reserved: Shares of lifetime budgets that are kept for purposes, such as {evaluation = 0.2}.
+        silos_per_person: In how many silos of the federation a person may ever have an account; as in the ledger.
         max_hold: For how many seconds a run may hold budgets before its first round.
         allowed_plans: Fingerprints of the plans that may run here. Without it, any plan within the limits may run, and
             book budgets.
@@ -149,6 +157,10 @@ class LimitSection:
         ),
         meaning=f'seconds after an announcement at which answers leave; "{READY}" if their timing may be visible',
     )
+    max_share_per_run: float | None = setting(require_fraction, None)
+    max_epsilon_per_run: float | None = setting(require_positive, None)
+    reserved: Mapping[Purpose, float] | None = setting(reserves, None)
+    silos_per_person: int = setting(partial(require_count, most=MOST_SILOS_PER_PERSON), 1)
     max_hold: int = setting(partial(require_count, most=LONGEST_HOLD), ONE_DAY)
     allowed_plans: tuple[str, ...] | None = setting(_fingerprints, None)
 
@@ -167,7 +179,7 @@ class LimitSection:
         from rpdp.federation import Policy
 
         limits = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "release_after"}
-        return Policy(**limits)
+        return Policy(**limits | {"reserved": self.reserved or {}})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rpdp.display import counts_repr
-from rpdp.planning.silo_plan import ALL_COLUMN_TYPES
+from rpdp.planning.silo_plan import ACCOUNT_COLUMN_TYPES, COLUMN_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,8 @@ class AllRecords:
             return None
         plans = [view.plan for view in views]
         columns: dict[str, Any] = {
-            name: np.concatenate([getattr(one, name) for one in plans]) for name in ALL_COLUMN_TYPES
+            name: np.concatenate([getattr(one, name) for one in plans])
+            for name in (*COLUMN_TYPES, *ACCOUNT_COLUMN_TYPES)
         }
         plan = replace(
             plans[0],

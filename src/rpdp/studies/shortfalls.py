@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.record_accounts import RecordAccounts
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rpdp.accounting import Schedule
     from rpdp.federation import Silo
     from rpdp.ledger import Ledger
-    from rpdp.planning import PublicPlan, SiloPlan
+    from rpdp.planning import Allowances, SiloPlan
     from rpdp.studies.building import PreparedRun
 
     Numbers = NDArray[np.float64]
@@ -34,7 +35,7 @@ _NO_KEY = "nothing else: without a steward's key, budgets in this ledger cannot 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """The records of a silo that this run draws less often than their full lifetime budgets allow. Sensitive.
+    """The records of a silo that this run draws less often than unused lifetime budgets would allow. Sensitive.
 
     Attributes:
         silo: The name of the silo.
@@ -79,17 +80,84 @@ def _shortfall(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
     out, fewer = (plan.q == 0.0) & (wanted.q > 0.0), (plan.q > 0.0) & (plan.q < wanted.q)
     gone = out & balances.withdrawn
     no_delta = out & ~gone & (plan.status == Status.DELTA_TOO_SMALL)
-    no_epsilon = out & ~gone & ~no_delta
-    short = np.maximum(wanted.cost - left.amount, 0.0)
+    no_budget = out & ~gone & ~no_delta
+    budget = unused.lifetime(stated)[0]
     can_raise = ledger.steward is not None
     said = [
         _of_withdrawn(int(gone.sum())),
-        _of_delta(left.delta[no_delta], plan.public, can_raise=can_raise),
-        _of_epsilon(left.amount[no_epsilon], plan, _raised(short[no_epsilon], can_raise=can_raise)),
-        _of_fewer(left.amount[fewer], plan.q[fewer], wanted.q[fewer], plan, _raised(short[fewer], can_raise=can_raise)),
+        _of_delta(int(no_delta.sum()), can_raise=can_raise),
+        _of_left_out(_Short(no_budget, left, budget, plan, wanted, can_raise)),
+        _of_fewer(_Short(fewer, left, budget, plan, wanted, can_raise)),
     ]
     remarks = tuple(f"silo {silo.name}: {text}" for text in said if text)
     return Shortfall(silo.name, int(out.sum()), int(fewer.sum()), remarks)
+
+
+class _Short:
+    """Some records, what this run may take of them, and what it would take of their unused accounts. Sensitive."""
+
+    def __init__(
+        self,
+        rows: NDArray[np.bool_],
+        left: Allowances,
+        budget: Numbers,
+        plan: SiloPlan,
+        wanted: SiloPlan,
+        can_raise: bool,
+    ) -> None:
+        self.count = int(rows.sum())
+        self.public = plan.public
+        self.q, self.wanted = plan.q[rows], wanted.q[rows]
+        self.left = replace(
+            left,
+            lifetime=left.lifetime[rows],
+            amount=left.amount[rows],
+            delta=left.delta[rows],
+            order=left.order[rows],
+        )
+        self._budget, self._missing = budget[rows], np.maximum(wanted.cost - left.amount, 0.0)[rows]
+        self._can_raise = can_raise
+
+    @property
+    def amount_text(self) -> str:
+        """What is left: ε of sum accounts, a share of B of Rényi accounts, of which no ε can be split off."""
+        if (self.left.order == 0).all():
+            return f"ε = {_range(self.left.amount)}"
+        share = np.divide(self.left.amount, self._budget, out=np.zeros(self.count), where=self._budget > 0.0)
+        return f"{_range(100.0 * share)} % of the lifetime budget"
+
+    @property
+    def raise_text(self) -> str:
+        """The raise that would help: B of a Rényi account rises by as much as ε."""
+        if not self._can_raise:
+            return _NO_KEY
+        return f"budgets raised by ε = {_range(self._missing)}, {_RAISE}"
+
+    def rounds_for(self, wanted: Numbers) -> str | None:
+        """Return the largest reduced number of rounds at which each record reaches this probability at the same σ."""
+        columns = [self.left.amount, self.left.delta, self.left.order.astype(np.float64), wanted]
+        _, one_of_each = np.unique(np.stack(columns), axis=1, return_index=True)
+        kinds = replace(
+            self.left,
+            lifetime=self.left.lifetime[one_of_each],
+            amount=self.left.amount[one_of_each],
+            delta=self.left.delta[one_of_each],
+            order=self.left.order[one_of_each],
+        )
+        names = pa.chunked_array([[str(row) for row in one_of_each]])
+
+        def suffices(rounds: int) -> bool:
+            shorter = replace(self.public, schedule=_shorter(self.public.schedule, rounds))
+            return bool((assign_allowed(shorter, names, kinds).q >= wanted[one_of_each]).all())
+
+        low, high = 0, self.public.schedule.rounds  # invariant: `high` rounds are too many
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if suffices(middle) else (low, middle)
+        if low == 0:
+            return None
+        exactly = _shorter(self.public.schedule, low).participations
+        return f"rounds = {low}" + ("" if exactly is None else f" (participations = {exactly})")
 
 
 def _of_withdrawn(count: int) -> str:
@@ -98,64 +166,33 @@ def _of_withdrawn(count: int) -> str:
     return f"{_records(count)} withdrawn; never drawn again. Remove them from the data and the budget file."
 
 
-def _of_delta(left: Numbers, public: PublicPlan, *, can_raise: bool) -> str:
-    if not left.size:
+def _of_delta(count: int, *, can_raise: bool) -> str:
+    if not count:
         return ""
-    most = float(left.min())
-    raised = f"δ raised by {public.delta - most:.3g}, {_RAISE}" if can_raise else _NO_KEY
-    way = f"With privacy.delta = {_below(most)} all of them could take part; or {raised}."
-    if most == 0.0:
-        way = f"For all of them to take part: {raised}."
-    return (
-        f"{_records(left.size)} with less δ left ({_range(left)}) than the run's {public.delta:g}; not drawn in this "
-        f"run. {way}"
-    )
+    raised = f"δ raised, {_RAISE}" if can_raise else _NO_KEY
+    return f"{_records(count)} with no δ left; not drawn in this run. For all of them to take part: {raised}."
 
 
-def _of_epsilon(left: Numbers, plan: SiloPlan, raised: str) -> str:
-    if not left.size:
+def _of_left_out(short: _Short) -> str:
+    if not short.count:
         return ""
-    anything = np.full(left.shape, np.finfo(np.float64).tiny)
-    rounds = _rounds_for(left, anything, plan) if left.min() > 0.0 else None
+    anything = np.full(short.count, np.finfo(np.float64).tiny)
+    rounds = short.rounds_for(anything) if short.left.amount.min() > 0.0 else None
     way = f"With {rounds} all of them could take part" if rounds else "Fewer rounds do not help"
-    why = f"with less ε left ({_range(left)}) than any part in {plan.public.schedule.rounds} rounds costs"
-    return f"{_records(left.size)} {why}; not drawn in this run. {way}; or {raised}."
+    why = f"with less left ({short.amount_text}) than any part in {short.public.schedule.rounds} rounds costs"
+    return f"{_records(short.count)} {why}; not drawn in this run. {way}; or {short.raise_text}."
 
 
-def _of_fewer(left: Numbers, q: Numbers, wanted: Numbers, plan: SiloPlan, raised: str) -> str:
-    if not left.size:
+def _of_fewer(short: _Short) -> str:
+    if not short.count:
         return ""
-    rounds = _rounds_for(left, wanted, plan)
+    rounds = short.rounds_for(short.wanted)
     way = f"With {rounds} a step would draw them as often" if rounds else "Fewer rounds do not make up for that"
     return (
-        f"{_records(left.size)} with less left (ε = {_range(left)}) than the lifetime budget; drawn less often, with "
-        f"q = {q.mean():.3g} instead of {wanted.mean():.3g} on average. {way}; or {raised}."
+        f"{_records(short.count)} with less left ({short.amount_text}) than the allowance of one run; drawn less "
+        f"often, with q = {short.q.mean():.3g} instead of {short.wanted.mean():.3g} on average. {way}; or "
+        f"{short.raise_text}."
     )
-
-
-def _raised(short: Numbers, *, can_raise: bool) -> str:
-    if not short.size or not can_raise:
-        return _NO_KEY
-    return f"budgets raised by ε = {_range(short)}, {_RAISE}"
-
-
-def _rounds_for(left: Numbers, wanted: Numbers, plan: SiloPlan) -> str | None:
-    """Return the largest reduced number of rounds at which each record reaches its wanted probability at the same σ."""
-    pairs = np.unique(np.stack([left, wanted]), axis=1)
-    public = plan.public
-
-    def suffices(rounds: int) -> bool:
-        shorter = replace(public, schedule=_shorter(public.schedule, rounds))
-        return bool((shorter.curve.sampling_probability(pairs[0]) >= pairs[1]).all())
-
-    low, high = 0, public.schedule.rounds  # invariant: `high` rounds are too many
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if suffices(middle) else (low, middle)
-    if low == 0:
-        return None
-    exactly = _shorter(public.schedule, low).participations
-    return f"rounds = {low}" + ("" if exactly is None else f" (participations = {exactly})")
 
 
 def _shorter(schedule: Schedule, rounds: int) -> Schedule:
@@ -171,12 +208,6 @@ def _shorter(schedule: Schedule, rounds: int) -> Schedule:
 
 def _records(count: int) -> str:
     return f"{count:,} {'record' if count == 1 else 'records'}"
-
-
-def _below(value: float) -> str:
-    """Return a short number that does not exceed this one, up to the tolerance that plans have for δ."""
-    text = f"{value:.3g}"
-    return text if float(text) * (1.0 - 1e-12) <= value else f"{value * 0.995:.3g}"
 
 
 def _range(values: Numbers) -> str:

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rpdp_lab.tasks import mnist
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -44,7 +45,6 @@ from rpdp.federation.workers import make_pool, one_thread
 from rpdp.ledger import Charge, MemoryAccount
 from rpdp.planning import Recipe
 from rpdp.sampling import PoissonSampler, Seeded
-from rpdp.tasks.registry import task
 from rpdp.training import Records
 
 if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour
@@ -56,7 +56,7 @@ SEED = 0
 WORKERS = 2
 FEW = 2
 SILOS, RECORDS = 10, 3960  # two thirds of 6,000 each, where MNIST is not at hand
-MNIST = task("mnist")
+MNIST = mnist()
 Draws = list[NDArray[np.int64]]
 Train = Callable[[str, NDArray[np.float32], Draws], NDArray[np.float32]]
 """From a silo, the flat model and the batches of its steps to the change of the model."""

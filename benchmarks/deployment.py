@@ -100,6 +100,7 @@ learning_rate = 0.2
 [policy]
 lifetime_delta = 1e-2
 max_runs = 5
+max_share_per_run = 0.2
 """
 
 

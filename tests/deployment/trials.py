@@ -54,6 +54,7 @@ learning_rate = 0.2
 [policy]
 lifetime_delta = {lifetime_delta}
 max_runs = 2
+max_share_per_run = 0.5
 """
 
 

@@ -37,6 +37,7 @@ REAL: list[Change] = [
     ("policy.min_noise_multiplier", "1.0"),
     ("policy.lifetime_delta", "1e-3"),
     ("policy.max_runs", "3"),
+    ("policy.max_share_per_run", "0.6"),
 ]
 LIMITS = [name.removeprefix("policy.") for name, _ in REAL if name.startswith("policy.")]
 

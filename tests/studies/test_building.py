@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.budgets import BudgetTable
 from rpdp.errors import BudgetError, InputError, PrivacyRefusal, RpdpError
 from rpdp.methods import METHODS
@@ -187,14 +188,16 @@ def test_all_budgets_below_the_floor(tmp_path: Path) -> None:
         ran(tmp_path, *changes)
 
 
-def test_every_delta_below_the_runs(tmp_path: Path) -> None:
+def test_records_with_a_smaller_delta_than_the_runs_take_part_at_their_own(tmp_path: Path) -> None:
     changes = write_budgets(tmp_path, {silo: [1.0] * 40 for silo in "abc"})
     for silo in "abc":
         BudgetTable([f"{silo}-{row}" for row in range(40)], [1.0] * 40, delta=[1e-6] * 40).write(
             tmp_path / f"{silo}.csv"
         )
-    with pytest.raises(PrivacyRefusal, match=r"δ of 120 of 120 records is below the run's δ = 0\.001: use a smaller"):
-        ran(tmp_path, *changes)
+    for view in ran(tmp_path, *changes).silos.values():
+        assert (view.plan.q > 0.0).all()
+        assert (view.plan.delta > 0.0).all()
+        assert (view.plan.delta <= 1e-6).all()
 
 
 @pytest.mark.parametrize("data", ["with_nan", "one_single", "without_tests"])
@@ -202,3 +205,31 @@ def test_data_that_can_run_all_the_same(tmp_path: Path, data: str) -> None:
     result = ran(tmp_path, ("task.data", data))
     assert bool(result.values.isfinite().all())
     assert (result.score is None) == (data == "without_tests")
+
+
+@pytest.mark.parametrize("account", ["sums", "renyi"])
+def test_persons_in_several_silos_are_simulated_with_accounts_that_fit_together(tmp_path: Path, account: str) -> None:
+    """Each silo holds (ε/k, δ/k), or books k·ρ: either way a record gets less than alone in one silo."""
+    alone = ran(tmp_path, ("privacy.account", f'"{account}"'))
+    shared = ran(tmp_path, ("privacy.account", f'"{account}"'), ("policy.silos_per_person", "3"))
+    assert (shared.public.account, shared.public.silos_per_person) == (account, 3)
+    assert shared.public.lifetime_delta == shared.public.delta == alone.public.delta
+    assert alone.public.lifetime_delta is None
+    for name, view in shared.silos.items():
+        one = alone.silos[name].plan
+        assert (view.plan.q < one.q).all()
+        if account == "sums":
+            assert (view.plan.budget <= one.budget / 3).all()
+        for order in np.unique(view.plan.order[view.plan.order > 0]).tolist():
+            rows = view.plan.order == order
+            alone_here = shared.public.divergence_curve(float(ORDERS[order])).divergence(view.plan.q[rows])
+            assert (view.plan.cost[rows] >= 3 * alone_here * (1 - 1e-9)).all()
+
+
+def test_a_share_of_the_budgets_is_all_that_a_simulation_takes(tmp_path: Path) -> None:
+    whole = ran(tmp_path, ("run.study", '"Toy"'), ("run.purpose", '"statistics"'))
+    part = ran(tmp_path, ("privacy.share", "0.25"))
+    assert (whole.public.study, whole.public.purpose, part.public.share) == ("Toy", "statistics", 0.25)
+    for name, view in part.silos.items():
+        assert (view.plan.cost <= 0.25 * whole.silos[name].plan.budget * (1 + 1e-12)).all()
+        assert (view.plan.cost > 0.0).any()

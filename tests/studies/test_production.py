@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,71 @@ def test_every_limit_is_stated_by_somebody(steward: Steward, limit: str) -> None
     assert steward.types("doctor", "run.toml") == 3
     assert told in steward.out
     assert steward.runs("a") == []
-    assert set(LIMITS) == set(vars(PolicySection()))
+    assert set(LIMITS) == set(vars(PolicySection())) - {"max_epsilon_per_run", "reserved", "silos_per_person"}
+
+
+def test_a_run_that_was_admitted_goes_on_without_an_allowance_and_no_new_run_begins(steward: Steward) -> None:
+    """A file of 0.1.0 states none: its run keeps what it reserved."""
+    steward.creates()
+    assert steward.types("train", steward.writes()) == 0
+    steward.writes(("policy.max_share_per_run", None))
+    shutil.rmtree("study/spring")  # as if it had been interrupted before anything was written
+    assert steward.types("train", "run.toml", "--resume") == 0, steward.err
+    assert steward.runs("a") == [("spring", 3)]
+    later = steward.writes(("policy.max_share_per_run", None), ("run.id", '"summer"'), name="later.toml")
+    assert steward.types("train", later, "--resume") == 3
+    assert "policy states no max_share_per_run, so one run could take whole lifetime budgets" in steward.err
+    assert steward.runs("a") == [("spring", 3)]
+
+
+def test_a_run_books_its_share_its_purpose_and_its_study(steward: Steward) -> None:
+    steward.creates()
+    asked: list[Change] = [
+        ("privacy.share", "0.2"),
+        ("run.purpose", '"evaluation"'),
+        ("run.study", '"Risk 2026"'),
+        ("policy.reserved", "{ training = 0.5 }"),
+        ("policy.max_epsilon_per_run", "2.0"),
+    ]
+    assert steward.types("train", steward.writes(*asked)) == 0, steward.err
+    public = read_result(Path("study/spring")).public
+    assert (public.share, public.purpose, public.study) == (0.2, "evaluation", "Risk 2026")
+    assert steward.types("ledger", "show", "a/ledger.db", "--json") == 0
+    told = json.loads(steward.out)
+    assert (told["account"], told["silos_per_person"], told["renyi_accounts"]) == ("renyi", 1, 40)
+    (booked,) = told["runs"]
+    assert (booked["share"], booked["purpose"], booked["study"]) == (0.2, "evaluation", "Risk 2026")
+    assert all(0.0 < group["mean_share_used"] <= 0.2 for group in told["groups"])
+    assert booked["largest_cost"] <= 2.0
+    assert steward.types("ledger", "show", "a/ledger.db") == 0
+    for said in ("Rényi accounts", "in this silo only", "0.2 evaluation, Risk 2026"):
+        assert said in steward.out
+
+
+@pytest.mark.parametrize("account", ["renyi", "sums"])
+def test_persons_in_several_silos_need_accounts_that_fit_together(steward: Steward, account: str) -> None:
+    steward.creates("--account", account, "--silos-per-person", "2")
+    assert "a person may have accounts in up to 2 silos" in steward.out
+    asked: list[Change] = [("policy.silos_per_person", "2"), ("privacy.account", f'"{account}"')]
+    assert steward.types("train", steward.writes()) == 3
+    assert "silos_per_person=1" in steward.err
+    other = {"renyi": "sums", "sums": "renyi"}[account]
+    assert steward.types("train", steward.writes(asked[0], ("privacy.account", f'"{other}"'))) == 3
+    assert f"this silo's account is '{account}' with silos_per_person=2" in steward.err
+    assert [steward.runs(silo) for silo in SILOS] == [[], []]
+    assert steward.types("train", steward.writes(*asked)) == 0, steward.err
+    public = read_result(Path("study/spring")).public
+    assert (public.silos_per_person, public.account, public.lifetime_delta) == (2, account, 1e-3)
+
+
+def test_an_unknown_account_is_refused(steward: Steward) -> None:
+    steward.creates()
+    told = ["ledger", "create", "c.db", "--budgets", "a.csv", "--lifetime-delta", "1e-3"]
+    assert steward.types(*told, "--account", "reny") == 2
+    assert "account='reny' must be one of sums, renyi; did you mean 'renyi'?" in steward.err
+    assert steward.types(*told, "--silos-per-person", "0") == 2
+    assert "silos_per_person=0" in steward.err
+    assert not Path("c.db").exists()
 
 
 def test_machines_get_what_is_public_apart_from_what_stays(steward: Steward) -> None:
@@ -177,7 +242,8 @@ def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
     told = json.loads(steward.out)["steward"]["standings"]
     assert [(one["silo"], one["left_out"], one["reduced"]) for one in told] == [("a", 1, 39), ("b", 0, 40)]
     assert told[0]["remarks"][0].startswith("silo a: 1 record withdrawn; never drawn again. Remove them from the data")
-    assert told[1]["remarks"][0].startswith("silo b: 40 records with less left (ε = ")
+    assert told[1]["remarks"][0].startswith("silo b: 40 records with less left (4")
+    assert " % of the lifetime budget) than the allowance of one run; drawn less often" in told[1]["remarks"][0]
     plan = read_result(Path("study/summer")).silos["a"].plan
     assert plan.q[7] == 0.0
     assert (plan.q > 0.0).sum() == 39
@@ -185,26 +251,31 @@ def test_a_second_run_after_a_withdrawal(steward: Steward) -> None:
 
 
 def test_the_steward_hears_what_would_let_records_in(steward: Steward) -> None:
-    steward.creates()
-    assert steward.types("train", steward.writes(("privacy.noise_multiplier", "20"))) == 0  # q = 1 leaves something
-    assert steward.types("ledger", "lower", "b/ledger.db", "b-0", "--delta", "1.5e-4") == 0
-    later = steward.writes(("privacy.noise_multiplier", "20"), ("run.id", '"summer"'), name="later.toml")
-    assert steward.types("train", later) == 0
-    assert "silo b: 1 record with less δ left (5e-05) than the run's 0.0001; not drawn in this run." in steward.err
-    assert "With privacy.delta = 5e-05 all of them could take part; or nothing else: without a steward's" in steward.err
+    steward.creates("--account", "sums")
+    assert steward.types("train", steward.writes()) == 0  # books 60 % of everybody's δ
+    assert steward.types("ledger", "lower", "b/ledger.db", "b-0", "--delta", "5e-4") == 0
+    assert steward.types("ledger", "lower", "b/ledger.db", "b-1", "--delta", "7e-4") == 0  # priced at its own δ
+    assert steward.types("train", steward.writes(("run.id", '"summer"'), name="later.toml"), "--json") == 0
+    told = json.loads(steward.out)["steward"]["standings"]
+    assert [(one["silo"], one["left_out"], one["reduced"]) for one in told] == [("a", 0, 40), ("b", 1, 39)]
+    assert (
+        "silo b: 1 record with no δ left; not drawn in this run. For all of them to take part: nothing else"
+        in (told[1]["remarks"][0])
+    )
 
 
 def test_the_rounds_that_the_steward_hears_of_are_enough(steward: Steward) -> None:
     assert steward.types("ledger", "keygen", "steward") == 0
     steward.creates("--steward", "steward.pub", budgets=(1.0,))
-    assert steward.types("train", steward.writes(("privacy.noise_multiplier", "30"))) == 0
-    wanted = ("privacy.noise_multiplier", "4"), ("run.id", '"summer"')
+    whole = ("policy.max_share_per_run", "1.0")
+    assert steward.types("train", steward.writes(("privacy.noise_multiplier", "30"), whole)) == 0
+    wanted = ("privacy.noise_multiplier", "4"), ("run.id", '"summer"'), whole
     assert steward.types("train", steward.writes(*wanted, ("schedule.rounds", "15")), "--strict") == 3
     said = re.search(
         r"instead of ([\d.]+) on average. With rounds = (\d+) a step would draw them as often", steward.err
     )
     assert said is not None
-    assert "or budgets raised by ε = 0.24" in steward.err
+    assert "or budgets raised by ε = 0." in steward.err
     rounds = int(said[2])
     assert rounds < 15
     for more, enough in ((0, True), (1, False)):

@@ -84,6 +84,19 @@ def test_every_section_misspelled(tmp_path: Path, section: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
+        ([("privacy.share", "1.5")], "privacy.share=1.5 must be above 0 and at most 1"),
+        ([("privacy.account", '"renji"')], "privacy.account='renji' must be one of sums, renyi; did you mean 'renyi'?"),
+        ([("run.purpose", '"tuning"')], "run.purpose='tuning' must be one of training, evaluation, statistics"),
+        ([("run.study", "3")], "run.study=3 must be a text that is not empty"),
+        ([("policy.max_share_per_run", "0.0")], "policy.max_share_per_run=0.0 must be above 0 and at most 1"),
+        ([("policy.reserved", "{ tuning = 0.1 }")], "policy.reserved='tuning' must be one of training, evaluation"),
+        ([("policy.reserved", "{ training = 2 }")], "policy.reserved.training=2.0 must be above 0 and at most 1"),
+        (
+            [("policy.reserved", "{ training = 0.6, evaluation = 0.6 }")],
+            "policy.reserved={'training': 0.6, 'evaluation': 0.6} adds up to more than the whole budget",
+        ),
+        ([("policy.silos_per_person", "101")], "policy.silos_per_person=101 must be between 1 and 100"),
+        ([("policy.silos_per_person", "2")], "privacy.account is missing: with policy.silos_per_person=2 a person's"),
         ([("task.data", None)], 'task needs either name = "a built-in task" or data ='),
         ([("task.name", '"mnist"')], "task needs either name"),
         ([("task.model", None)], "task.model is missing: with task.data, give model"),

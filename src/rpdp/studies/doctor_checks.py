@@ -128,8 +128,8 @@ def budgets(built: PreparedRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "budgets",
-            f"{count('left_out_delta_too_small'):,} of {total:,} records sit out: their lifetime δ is below the run's",
-            "use a smaller privacy.delta, or a larger lifetime δ",
+            f"{count('left_out_delta_too_small'):,} of {total:,} records sit out: nothing is left of their lifetime δ",
+            "they need a larger lifetime δ",
         )
     if count("left_out_budget_too_small"):
         yield Finding(

@@ -148,6 +148,7 @@ max_clip_norm = {public.clip_norm}
 min_noise_multiplier = {public.noise_multiplier}
 lifetime_delta = 0.01
 max_runs = 3
+max_share_per_run = 1.0
 release_after = {after}
 """
 

@@ -62,6 +62,7 @@ max_clip_norm = 1.0
 min_noise_multiplier = 1.0
 lifetime_delta = 0.01
 max_runs = 1
+max_share_per_run = 1.0
 release_after = {after}
 """
 AFTER = 20.0

@@ -93,6 +93,7 @@ def test_the_proposed_policy_just_fits(layout: Layout) -> None:
     assert (policy.max_rounds, policy.max_local_steps, policy.max_participation) == (3, 4, 1 / 3)
     assert (policy.max_clip_norm, policy.min_noise_multiplier) == (0.7, 4.5)
     assert (policy.lifetime_delta, policy.max_runs) == (1.23456789e-3, 2)
+    assert (policy.max_share_per_run, policy.silos_per_person) == (0.5, 1)
     assert policy.allowed_plans == (plan.fingerprint,)
     assert "--lifetime-delta 0.00123456789" in (layout.silo("silo-01") / "silo.toml").read_text()
 

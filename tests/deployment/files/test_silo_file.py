@@ -37,6 +37,7 @@ max_clip_norm = 1.0
 min_noise_multiplier = 2.0
 lifetime_delta = 2e-3
 max_runs = 1
+max_share_per_run = 1.0
 release_after = 2.5
 """
 
@@ -132,6 +133,21 @@ def test_what_a_file_says(write: Write, tmp_path: Path) -> None:
     assert ready.simulation is not None
 
 
+def test_what_a_file_says_of_lifetime_budgets(write: Write) -> None:
+    keys = {
+        "max_share_per_run": "0.1",
+        "max_epsilon_per_run": "0.5",
+        "reserved": "{ evaluation = 0.2 }",
+        "silos_per_person": "3",
+    }
+    policy = SiloFile.read(write(*((f"policy.{key}", value) for key, value in keys.items()))).policy.policy()
+    assert (policy.max_share_per_run, policy.max_epsilon_per_run) == (0.1, 0.5)
+    assert (dict(policy.reserved), policy.silos_per_person) == ({"evaluation": 0.2}, 3)
+    older = SiloFile.read(write(("policy.max_share_per_run", None))).policy.policy()
+    assert (older.max_share_per_run, older.max_epsilon_per_run) == (None, None)
+    assert (dict(older.reserved), older.silos_per_person) == ({}, 1)
+
+
 @pytest.mark.parametrize("plans", [(), ("0" * 64,), ("0" * 64, "9f" * 32)])
 def test_plans_that_may_run(write: Write, plans: tuple[str, ...]) -> None:
     """An empty list allows none; without the key any plan within the limits may run."""
@@ -174,6 +190,14 @@ WRONG = [
     ("policy.min_noise_multiplier", "nan", "policy.min_noise_multiplier=nan must be finite"),
     ("policy.lifetime_delta", "1.0", "policy.lifetime_delta=1.0 must"),
     ("policy.max_runs", '"one"', f"policy.max_runs='one' {NOT_A_COUNT}"),
+    ("policy.max_share_per_run", "0.0", "policy.max_share_per_run=0.0 must be above 0 and at most 1"),
+    ("policy.max_share_per_run", "1.5", "policy.max_share_per_run=1.5 must be above 0 and at most 1"),
+    ("policy.max_epsilon_per_run", "-1", "policy.max_epsilon_per_run=-1.0 must be positive"),
+    ("policy.reserved", "0.2", "policy.reserved=0.2 must be a table"),
+    ("policy.reserved", "{ evaluation = 2 }", "policy.reserved.evaluation=2.0 must be above 0 and at most 1"),
+    ("policy.reserved", "{ tuning = 0.2 }", "policy.reserved='tuning' must be one of training, evaluation"),
+    ("policy.reserved", "{ training = 0.6, evaluation = 0.6 }", "policy.reserved=.* adds up to more than the whole"),
+    ("policy.silos_per_person", "0", "policy.silos_per_person=0 must be between 1 and 100"),
     ("policy.release_after", "0", "policy.release_after=0.0 must be positive"),
     ("policy.release_after", '"soon"', "policy.release_after='soon' must be one of ready"),
     ("policy.release_after", "true", 'policy.release_after=True must be seconds, or "ready"'),

@@ -176,6 +176,19 @@ def test_a_cost_below_zero_is_no_plan() -> None:
         by_hand(public(), one().ids, [-0.5, -0.5])
 
 
+def test_a_booking_covers_its_cost(memory: Path) -> None:
+    """In whole units, rounded up: exactly what the file has, run by run."""
+    table = one()
+    with create(memory, table) as ledger:
+        for number in range(6):
+            before = ledger.records.totals(ledger.records.chunks[0])[0].copy()
+            made = plan(ledger, table, Allowance(share=0.01 * (number + 1)))
+            ledger.reserve(f"run {number}", made, None)
+            added = ledger.records.totals(ledger.records.chunks[0])[0] - before
+            exact = np.array([int(cost * 2**52) + (cost * 2**52 % 1 > 0) for cost in made.cost.tolist()])
+            assert added.tolist() == exact.tolist()
+
+
 def test_a_cancelled_run_returns_exactly_what_it_held(memory: Path) -> None:
     table = one()
     share = Allowance(share=0.13)
@@ -389,6 +402,17 @@ def test_verify_finds_orders_that_are_not_those_of_the_map(memory: Path, monkeyp
     monkeypatch.setattr(
         "rpdp.ledger.account_terms.order_numbers", lambda epsilon, delta: order_numbers(epsilon * 3.0, delta)
     )
+    with create(memory, one()) as ledger:
+        assert "at other orders than the public map gives" in findings(ledger)
+
+
+def test_verify_finds_one_order_that_is_not_that_of_the_map(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_wrong(epsilon: Any, delta: Any) -> Any:
+        numbers = order_numbers(epsilon, delta)
+        numbers[0] += 1
+        return numbers
+
+    monkeypatch.setattr("rpdp.ledger.account_terms.order_numbers", one_wrong)
     with create(memory, one()) as ledger:
         assert "at other orders than the public map gives" in findings(ledger)
 

@@ -1,6 +1,7 @@
 """All seeded bugs, layer by layer."""
 
 from tests.mutants.catalogue.accounting import ACCOUNTING
+from tests.mutants.catalogue.accounts import ACCOUNTS
 from tests.mutants.catalogue.agent import AGENT
 from tests.mutants.catalogue.federation import FEDERATION
 from tests.mutants.catalogue.holds import HOLDS
@@ -9,6 +10,6 @@ from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.sampling import SAMPLING
 from tests.mutants.catalogue.training import TRAINING
 
-CATALOGUE = (*ACCOUNTING, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *HOLDS, *FEDERATION, *AGENT)
+CATALOGUE = (*ACCOUNTING, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *HOLDS, *ACCOUNTS, *FEDERATION, *AGENT)
 
 __all__ = ["CATALOGUE"]

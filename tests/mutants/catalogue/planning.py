@@ -94,9 +94,9 @@ PLANNING = (
         "lifetime-delta-ignored",
         "rule 11",
         "planning/assignment.py",
-        "        else allowed.delta < public.delta * (1.0 - 1e-12)",
-        "        else allowed.delta <= 0.0",
-        (f"{_PLANS}test_records_short_of_delta_sit_out",),
+        "    is_common = allowed.delta >= common * (1.0 - DELTA_TOLERANCE)\n",
+        "    is_common = allowed.delta > 0.0\n",
+        ("tests/planning/test_allowances.py::test_a_smaller_own_delta_is_priced_at_its_own",),
     ),
     Mutant(
         "subjects-without-delta-promised-too-much",

@@ -45,7 +45,7 @@ def _account(steward: Steward, silo: str) -> tuple[str, int, Any]:
     with Ledger.read(steward.home / silo / "ledger.db") as ledger:
         status = ledger.status().runs[0]
         table = BudgetTable.read(steward.home / f"{silo}.csv")
-        return status.run, status.announced, ledger.left(table, 1e-3).epsilon.tolist()
+        return status.run, status.announced, ledger.left(table, 1e-3).amount.tolist()
 
 
 def test_a_killed_run_goes_on(steward: Steward) -> None:
@@ -88,7 +88,8 @@ def test_a_run_that_goes_on_reports_the_same_budgets(steward: Steward, monkeypat
         for column in ("budget", "q", "cost", "status"):
             assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
     plan = resumed.silos["a"].plan
-    assert [Status(plan.status[row]).name for row in (5, 7)] == ["DELTA_TOO_SMALL"] * 2
+    assert (Status(plan.status[7]).name, plan.q[7]) == ("BUDGET_TOO_SMALL", 0.0)  # withdrawn
+    assert 0.0 < plan.q[5] < plan.q[1]  # a smaller δ is a smaller Rényi account
     assert (plan.cost < plan.budget).sum() > 30  # the control: budgets are not what was reserved
     assert len(set(plan.budget.tolist())) > 3
 

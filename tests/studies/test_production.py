@@ -130,7 +130,7 @@ def test_a_run_books_its_share_its_purpose_and_its_study(steward: Steward) -> No
     assert all(0.0 < group["mean_share_used"] <= 0.2 for group in told["groups"])
     assert booked["largest_cost"] <= 2.0
     assert steward.types("ledger", "show", "a/ledger.db") == 0
-    for said in ("Rényi accounts", "in this silo only", "0.2 evaluation, Risk 2026"):
+    for said in ("Rényi accounts", "in this silo only", "spring 0.2 evaluation Risk 2026"):
         assert said in steward.out
 
 

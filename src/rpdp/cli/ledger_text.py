@@ -41,13 +41,13 @@ def show_overview(ledger: Path, overview: Overview) -> None:
             f"{run.mean_cost:.4g}",
             f"{run.largest_cost:.4g}",
             f"{run.delta:g}",
-            "all" if run.share is None else f"{run.share:.3g}",
-            f"{run.purpose}{f', {run.study}' if run.study else ''}",
         ]
         for run in overview.runs
     ]
-    columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ", "share", "for"]
+    columns = ["run", "rounds charged", "joined", "released", "records", "mean ε", "largest ε", "δ"]
     print_table("Runs", columns, runs) if runs else say("No run has been admitted yet.")
+    if runs:
+        print_table("What they were for", ["run", "share", "purpose", "study"], list(map(_use, overview.runs)))
     for run in overview.runs:
         if run.status.state != "committed":
             say(_not_begun(run))
@@ -74,6 +74,11 @@ def _accounts(overview: Overview) -> str:
     others = overview.records - overview.renyi_accounts if overview.account == "renyi" else overview.renyi_accounts
     other = "sum" if overview.account == "renyi" else "Rényi"
     return f"{said} {others:,} records have {other} accounts." if others else said
+
+
+def _use(run: RunOverview) -> list[str]:
+    """Return the largest share of a lifetime budget that a run was allowed, and what it was for."""
+    return [run.status.run, "all" if run.share is None else f"{run.share:.3g}", run.purpose, run.study or "–"]
 
 
 def _not_begun(run: RunOverview) -> str:

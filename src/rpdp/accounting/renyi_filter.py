@@ -17,7 +17,6 @@ smallest order add up to at most the mean of their B, which is within the larges
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +45,9 @@ _ROUNDING = 1e-12
 _SMALLEST_DELTA = float(np.finfo(np.float64).tiny)
 """The order of a smaller δ, such as a part that is too small for a float, is that of this one."""
 
+_ROWS_AT_ONCE = 1 << 16
+"""How many records get their orders in one step, to keep temporary arrays small."""
+
 
 def conversion(order: FloatArray, delta: FloatArray) -> FloatArray:
     """g(α, δ): what a divergence at order α costs in ε beyond itself."""
@@ -56,12 +58,14 @@ def conversion(order: FloatArray, delta: FloatArray) -> FloatArray:
 def order_numbers(epsilon: FloatArray, delta: FloatArray) -> OrderNumbers:
     """The number of the order at which a record with this budget is enrolled. A larger ε never has a larger order."""
     budgets, deltas = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(delta, np.float64))
-    numbers = np.empty(budgets.shape, dtype=np.uint8)
-    for one in np.unique(deltas):
-        rows = deltas == one
-        starts, order = _pieces(max(float(one), _SMALLEST_DELTA))
-        numbers[rows] = order[np.searchsorted(starts, budgets[rows], side="right") - 1]
-    return numbers
+    distinct, where = np.unique(np.maximum(deltas, _SMALLEST_DELTA).ravel(), return_inverse=True)
+    flat, numbers = budgets.ravel(), np.empty(budgets.size, dtype=np.uint8)
+    for start in range(0, flat.size, _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        here, row = np.unique(where[rows], return_inverse=True)
+        above = _crossings(distinct[here])[row] > flat[rows, None]
+        numbers[rows] = 1 + above.sum(axis=1)
+    return numbers.reshape(budgets.shape)
 
 
 def is_mapped_order(numbers: OrderNumbers, epsilon: FloatArray, delta: FloatArray) -> NDArray[np.bool_]:
@@ -100,32 +104,20 @@ def _least_above(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
     return result
 
 
-@lru_cache(maxsize=4096)
 def _pieces(delta: float) -> tuple[FloatArray, OrderNumbers]:
-    """The map from ε to orders at one δ: where each piece starts, rising, and the number of its order, falling.
+    """The map from ε to orders at one δ: where each piece starts, rising, and the number of its order, falling."""
+    crossings = _crossings(np.array([delta]))[0]
+    starts = crossings[crossings > 0.0][::-1]
+    return np.append(0.0, starts), np.arange(starts.size + 1, 0, -1).astype(np.uint8)
 
-    (ε − g)/α is a line in ε for each order. The upper hull of these lines, from the flattest (the largest order) on,
-    gives the best order of every ε.
+
+def _crossings(delta: FloatArray) -> FloatArray:
+    """For each δ (rows) and each order but the largest: the ε above which it is better than the next larger order.
+
+    (ε − g)/α is a line in ε for each order, steeper for a smaller one. Along the list the crossings of neighbours fall
+    (tested), so that the best order is the smallest one whose crossing is not above ε.
     """
-    orders = ORDERS[1:]
-    prices = conversion(orders, np.full(orders.shape, delta))
-    starts, hull = [0.0], [orders.size - 1]
-    for new in range(orders.size - 2, -1, -1):
-        while True:
-            start = _crossing(orders, prices, hull[-1], new)
-            if start > starts[-1]:
-                starts.append(start)
-                hull.append(new)
-                break
-            if len(hull) == 1:  # better from the very beginning
-                hull[0] = new
-                break
-            starts.pop()
-            hull.pop()
-    return np.array(starts), np.array(hull, dtype=np.uint8) + np.uint8(1)
-
-
-def _crossing(orders: FloatArray, prices: FloatArray, one: int, other: int) -> float:
-    """The ε at which two orders are equally good; above it the smaller order is better."""
-    a, b = 1.0 / orders[one], 1.0 / orders[other]
-    return float((prices[other] * b - prices[one] * a) / (b - a))
+    orders = ORDERS[None, 1:]
+    slopes = 1.0 / orders
+    heights = conversion(orders, delta[:, None]) * slopes
+    return np.asarray(np.diff(heights, axis=1) / np.diff(slopes, axis=1))

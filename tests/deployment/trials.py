@@ -180,8 +180,9 @@ def require_sound(
             assert {(run, log.round) for log in seen[run] if silo in log.joined} <= released
         stories = [ledger.explain(record) for record in budgets.ids.to_pylist()]
         for story, epsilon in zip(stories, budgets.epsilon, strict=True):
-            assert story.spent_epsilon <= epsilon * (1 + 1e-9)
-            assert np.isclose(story.spent_epsilon, sum(run.epsilon for run in story.runs), rtol=1e-6, atol=1e-9)
+            assert story.epsilon <= epsilon * (1 + 1e-9)
+            assert story.share_used <= 1 + 1e-9  # of B, which the promise of ε at δ was turned into
+            assert np.isclose(story.share_used, sum(run.share for run in story.runs), rtol=1e-6, atol=1e-9)
         head = read_heads(layout.server / HEADS)[silo]
         ledger.chain.require(head, ledger.id)
         assert not newest or ledger.public_head() == head

@@ -382,6 +382,18 @@ def test_verify_finds_a_booking_above_the_share(memory: Path, monkeypatch: pytes
     assert "beyond their budget in force" in rebooked(memory, monkeypatch, planned=Allowance(share=0.2))
 
 
+def test_verify_finds_a_delta_above_the_share(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sum account a run may take no larger share of δ than of ε; the plan alone does not say so."""
+    monkeypatch.setattr("rpdp.ledger.record_accounts.RecordAccounts.require", lambda *_: None)
+    share = Allowance(share=0.2)
+    for delta, problem in ((0.2 * DELTA, ""), (0.9 * DELTA, "beyond their budget in force")):
+        with create(memory, one(), "sums", name=f"{delta}") as ledger:
+            left = replace(ledger.left(one(), DELTA, share), common_delta=delta, delta=np.full(2, DELTA))
+            ledger.reserve("run", assign_allowed(public(), one().ids, left), None, share)
+            assert problem in findings(ledger)
+            assert bool(problem) == bool(findings(ledger))
+
+
 def test_verify_finds_a_divergence_that_is_too_low(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "booked below their cost" in rebooked(memory, monkeypatch, cost=lambda cost: cost * 0.999)
 

@@ -175,8 +175,9 @@ def test_two_runs_share_one_lifetime(tmp_path: Path) -> None:
     """The real planner, twice; the second run gets what the first has left, the third nothing."""
     public = make_public(rounds=2, local_steps=2, noise_multiplier=4.0)
     table = BudgetTable(make_ids(12, "a"), [1.0, 0.2] * 6)
-    ledger = Ledger.create(tmp_path / "ledger.db", table, kind="production", lifetime_delta=2 * public.delta)
-    policy = replace(Policy.of(public), max_runs=3, lifetime_delta=2 * public.delta)
+    delta = 2 * public.delta
+    ledger = Ledger.create(tmp_path / "ledger.db", table, kind="production", lifetime_delta=delta, account="sums")
+    policy = replace(Policy.of(public), max_runs=3, lifetime_delta=delta, max_share_per_run=0.5)
     drawn = []
     for run in ("one", "two", "three"):
         silo = Silo("a", make_records(12), table, policy=policy, account=ledger)
@@ -187,4 +188,5 @@ def test_two_runs_share_one_lifetime(tmp_path: Path) -> None:
     assert ledger.verify().is_good
     for name in ("a0", "a1"):
         account = ledger.explain(name)
+        assert account.spent_epsilon is not None
         assert account.spent_epsilon <= account.epsilon

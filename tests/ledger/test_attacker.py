@@ -129,7 +129,7 @@ def test_verify_catches_an_accountant_that_is_wrong(tmp_path: Path, monkeypatch:
     """With prices that are all 20 % too low, in both directions, only the attacker knows better."""
     table = BudgetTable([f"r{number}" for number in range(40)], np.linspace(0.5, 3.0, 40))
 
-    def wrong(admission: object, active: int, q: np.ndarray[tuple[int], np.dtype[np.float64]]) -> object:
+    def wrong(admission: object, active: int, q: np.ndarray[tuple[int], np.dtype[np.float64]], delta: float) -> object:
         return 0.0 * q, 0.0 * q
 
     with small.make(tmp_path, table) as ledger:
@@ -147,8 +147,8 @@ def test_verify_catches_an_accountant_that_is_wrong(tmp_path: Path, monkeypatch:
 def test_a_booking_that_an_attacker_refutes_is_reported() -> None:
     admission = Admission(2, "run", small.public(), "", "", None, 2, 1, "11:00", None)
     q = np.array([0.3, 0.5])
-    assert list(_attacked(admission, 4, q, np.array([100.0, 100.0]))) == []
-    (found,) = _attacked(admission, 4, q, np.array([100.0, 1e-3]))
+    assert list(_attacked(admission, 4, q, np.array([100.0, 100.0]), small.DELTA)) == []
+    (found,) = _attacked(admission, 4, q, np.array([100.0, 1e-3]), small.DELTA)
     assert found.startswith(
         "run 'run': 1 bookings are below what an attacker can prove, at worst ε = 0.001 for q = 0.5"
     )

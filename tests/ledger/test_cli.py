@@ -44,7 +44,8 @@ def steward(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 @pytest.fixture
 def created(steward: Steward) -> Steward:
     steward("keygen", "steward")
-    steward("create", "ledger.db", "--budgets", "budgets.csv", "--lifetime-delta", 1e-2, "--steward", "steward.pub")
+    making = ("--budgets", "budgets.csv", "--lifetime-delta", 1e-2, "--steward", "steward.pub", "--account", "sums")
+    steward("create", "ledger.db", *making)
     return steward
 
 

@@ -39,7 +39,7 @@ RUN = RunExplanation("run", "noon", 0.0, 0.0, 0.0, 4, 4, 0, 0, 0.0)
 CHUNK = Chunk(1, 0, 5, 10)
 PUBLIC = small.public()
 ADMISSION = Admission(3, "run", PUBLIC, "plan", "certified", None, 1, 0, "noon", None)
-CLASSES = Classes(NUMBERS, NUMBERS, ROWS.astype(np.int32))
+CLASSES = Classes(NUMBERS, NUMBERS, ROWS.astype(np.int32), NUMBERS, ROWS.astype(np.uint8))
 PLAN = small.by_hand(PUBLIC, small.budgets().ids, 0.1)
 
 

@@ -12,7 +12,7 @@ from rpdp.ledger.account import Canceller
 from rpdp.ledger.inspection.account_chunks import IndexedAction
 from rpdp.ledger.record_accounts import RecordAccounts, is_overbooked
 from rpdp.ledger.store.chain import Event
-from rpdp.ledger.store.fixed_point import fits_amount, fits_delta
+from rpdp.ledger.store.fixed_point import DELTA_TOLERANCE, fits_amount, fits_delta
 from rpdp.ledger.store.run_book import Admission
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def _book(entry: _Booking, index: NDArray[np.int64], chunk: Chunk, replayed: Rec
         fits &= fits_delta(classes.delta[index], delta, replayed.booked_delta)
         if entry.admission.share is not None:
             fits &= cost <= entry.admission.share * budget
+            fits &= classes.delta[index] <= entry.admission.share * delta * (1.0 + 2.0 * DELTA_TOLERANCE)
         over = takes_part & (~fits | replayed.withdrawn)
         run = entry.admission.run
         if over.any():

@@ -164,9 +164,9 @@ def _prices(
     public = admission.public
     grid = _some(q, MOST_PRICED)
     own, loss = (
-        PrivacyCurve(
-            public.schedule, noise_multiplier=public.noise_multiplier, delta=delta, accountant=one
-        ).after(active)
+        PrivacyCurve(public.schedule, noise_multiplier=public.noise_multiplier, delta=delta, accountant=one).after(
+            active
+        )
         for one in (accountant, "pld")
     )
     at = np.searchsorted(grid, q, side="right") - 1

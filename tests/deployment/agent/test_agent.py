@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import shutil
 from dataclasses import replace
@@ -17,6 +18,7 @@ from rpdp.federation import Update
 from rpdp.federation.frames import Frame
 from rpdp.ledger import Ledger
 from rpdp.ledger.store.chain import GENESIS, PublicHead
+from rpdp.planning import Recipe
 from tests.deployment.agent.scene import (
     LIFETIME_DELTA,
     MODEL,
@@ -171,6 +173,26 @@ def test_a_correction_is_added_after_the_noise() -> None:
 def test_an_agent_without_a_model_is_refused() -> None:
     with pytest.raises(InputError, match="no model is allowed"):
         Agent(in_memory(Making(PUBLIC, seed=1)).silo, [], lambda: None, READY)  # type: ignore[arg-type, return-value]
+
+
+def test_micro_batches_of_a_few_records_are_refused_whatever_the_policy_says() -> None:
+    """A step would take so much longer for every drawn record that the time would show how many were drawn."""
+    for size, word in ((255, "policy"), (256, "")):
+        public = public_plan(recipe=Recipe(micro_batch=size))
+        agent = in_memory(Making(public, seed=1, policy=policy_of(public, min_micro_batch=1)))
+        answer = told(agent, admission(public))
+        assert answer.facts.get("reason", "") == word
+        assert len(agent.silo.account.status().runs) == (not word)
+
+
+def test_closing_an_agent_ends_the_processes_that_train() -> None:
+    """They hold the records, and must not outlast the agent."""
+    before = set(multiprocessing.active_children())
+    agent = in_memory(Making(PUBLIC, seed=1))
+    (keeper,) = set(multiprocessing.active_children()) - before
+    agent.close()
+    assert keeper not in multiprocessing.active_children()
+    agent.close()  # twice is harmless
 
 
 # Failures after the charge

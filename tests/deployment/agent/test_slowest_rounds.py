@@ -1,0 +1,35 @@
+"""`rpdp silo check` refuses a `release_after` that a round can exceed because of a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rpdp.deployment.agent.slowest_rounds import require_enough_time
+from rpdp.errors import PrivacyRefusal
+
+
+def silo_file(release_after: float | None) -> Any:
+    policy = SimpleNamespace(release_after=release_after, max_local_steps=3)
+    return SimpleNamespace(path=Path("silo.toml"), policy=policy)
+
+
+def test_training_may_take_nine_tenths_of_the_public_time_and_no_more() -> None:
+    require_enough_time(silo_file(10.0), {"small": 0.1, "large": 9.0})
+    with pytest.raises(PrivacyRefusal, match=r"release_after=10 is too short: with model large .* Use release_after"):
+        require_enough_time(silo_file(10.0), {"small": 9.01, "large": 9.1})
+
+
+def test_the_time_that_is_advised_is_enough() -> None:
+    seconds = {"only": 9.1}
+    with pytest.raises(PrivacyRefusal) as refusal:
+        require_enough_time(silo_file(1.0), seconds)
+    advised = float(str(refusal.value).partition("Use release_after = ")[2].partition(",")[0])
+    require_enough_time(silo_file(advised), seconds)
+
+
+def test_without_a_public_time_no_round_is_too_slow() -> None:
+    require_enough_time(silo_file(None), {"only": 1e6})

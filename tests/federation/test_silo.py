@@ -296,7 +296,9 @@ def test_a_cancelled_run_is_forgotten_and_no_other() -> None:
     silo.cancel("before")
     silo.cancel("xylophone")
     assert len(silo.plan) == 12
+    assert [one.state for one in silo.account.status().runs] == ["cancelled", "cancelled", "held"]
     silo.cancel(RUN)
+    assert not silo.holds(RUN)
     with pytest.raises(PrivacyRefusal, match="no run was admitted"):
         silo.begin(announced(CERTAIN, 1))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,6 +151,14 @@ def test_a_model_that_does_not_fit_the_records_is_named(monkeypatch: pytest.Monk
     trainer = opening._trainer(spec, opening._models(spec), make_records(3))
     with pytest.raises(InputError, match=r"silo\.toml: models.one: the loss returned a scalar"):
         trainer.__enter__()
+
+
+def test_the_processes_that_train_end_even_if_there_is_no_agent_to_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold the records, and are made before the ledger is opened, which may be refused."""
+    spec, before = silo_file(monkeypatch, one=make_model()), set(multiprocessing.active_children())
+    with opening._trainer(spec, opening._models(spec), TWO):
+        assert len(set(multiprocessing.active_children()) - before) == 1
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_a_silo_without_records_is_refused_before_a_process_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,17 @@ def test_only_this_user_may_ask(live: Live) -> None:
     assert found.st_uid == os.geteuid()
 
 
+def test_files_that_are_made_later_have_the_modes_that_they_had_before(folder: Path, agent: Agent) -> None:
+    """Only the socket is made with another mask."""
+    before = os.umask(0o022)
+    try:
+        with Live(agent, folder / "s"):
+            (folder / "later").touch()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((folder / "later").stat().st_mode) == 0o644
+
+
 def test_or_a_group_as_well(folder: Path, agent: Agent) -> None:
     group = grp.getgrgid(os.getegid())
     with Live(agent, folder / "s", group.gr_name) as live:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from rpdp.training import NoisyStep, Records
 
 RECORDS, STEPS, AT, WHO = 12, 40, 7, 3
-PUBLIC = make_public(rounds=2, local_steps=STEPS, model_fingerprint=model_fingerprint(make_model()))
+PUBLIC = make_public(rounds=3, local_steps=STEPS, model_fingerprint=model_fingerprint(make_model()))
 ALL = [STEPS] * RECORDS
 WITHOUT = [AT if record == WHO else STEPS for record in range(RECORDS)]
 """Drawn in all steps before it was withdrawn, and in none after."""
@@ -252,3 +253,22 @@ def test_a_result_that_comes_just_after_the_time_is_not_used() -> None:
                     silo.train(announced(PUBLIC, number), in_time)
             else:
                 silo.train(announced(PUBLIC, number), in_time)  # the process that trains is still there
+
+
+def test_a_round_for_which_no_process_is_there_in_time_sits_out() -> None:
+    """Whatever keeps the next one from being made. The control: the round after it is trained."""
+    with trained_elsewhere(MemoryAccount(RECORDS), lambda: None) as silo:
+        assert silo.trainer is not None
+        draws(silo, 1)
+        keeper = silo.trainer._keeper.pid
+        assert keeper is not None
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            silo.trainer._end_trainer()
+            looks = itertools.count()
+            assert silo.begin(announced(PUBLIC, 2)) is True
+            with pytest.raises(TooLate):
+                silo.train(announced(PUBLIC, 2), lambda: next(looks) < 3)
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        assert draws(silo, 3) == ALL

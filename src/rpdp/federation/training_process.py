@@ -24,11 +24,12 @@ import os
 import signal
 import socket
 import threading
+import time
 import warnings
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from rpdp.training import Kernel, Records
 
 _LOOK_SECONDS = 0.02
-"""How often the agent looks whether there is time left while a step is computed."""
+"""How often the agent looks whether there is time left while it waits for a trainer, or for a step."""
 
 _PR_SET_PDEATHSIG = 1
 """From <sys/prctl.h>: the signal that a process gets when its parent ends."""
@@ -124,7 +125,9 @@ class TrainingProcess:
         | is missing or cannot be looked at | before every step; the account refuses |
         """
         try:
-            link = self._trainer()
+            link = self._trainer(in_time)
+            if link is None:
+                return None
             link.send(("train", (inbox, *_packed(plan, announcement))))
             return self._followed(link, switched_off, in_time)
         except BaseException as error:
@@ -155,17 +158,22 @@ class TrainingProcess:
             else:
                 raise value
 
-    def _trainer(self) -> Connection:
-        """The connection to the trainer that the keeper has made."""
-        with self._lock:
-            if self._closed:
-                raise WorkerError("the training process was stopped")
-            if self._link is None:
-                _, handles, _, _ = socket.recv_fds(self._control, 1, 1)
-                if not handles:
-                    raise WorkerError("the process that makes training processes has ended; restart the agent")
-                self._link = Connection(handles[0])
-            return self._link
+    def _trainer(self, in_time: Callable[[], bool]) -> Connection | None:
+        """The connection to the trainer that the keeper has made; None if there was no time to wait for it."""
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise WorkerError("the training process was stopped")
+                if self._link is None and wait([self._control], 0.0):
+                    _, handles, _, _ = socket.recv_fds(self._control, 1, 1)
+                    if not handles:
+                        raise WorkerError("the process that makes training processes has ended; restart the agent")
+                    self._link = Connection(handles[0])
+                if self._link is not None:
+                    return self._link
+            if not in_time():
+                return None
+            time.sleep(_LOOK_SECONDS)
 
     def _end_trainer(self) -> None:
         """End the trainer, in the middle of a step if need be. The keeper makes the next one at once."""
@@ -196,6 +204,7 @@ def _keep(control: socket.socket, trainer: _Trainer) -> None:
     gc.disable()
     gc.freeze()
     _let_go_of_others(control.fileno())
+    ended: list[int] = []
     while True:
         here, there = socket.socketpair()
         child = os.fork()
@@ -210,7 +219,10 @@ def _keep(control: socket.socket, trainer: _Trainer) -> None:
         here.close()
         asked = _received(control)
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        ended.append(child)
+        # Not waited for before the next one is made: a process that dumps its core, or frees much memory, takes a while
+        # to go. If a record was the cause, the next round would be late and show it.
+        ended = [one for one in ended if os.waitpid(one, os.WNOHANG if asked else 0)[0] == 0]
         if not asked:
             return
 

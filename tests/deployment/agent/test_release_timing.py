@@ -284,6 +284,31 @@ def test_a_step_that_never_ends_holds_neither_its_answer_nor_the_next_one() -> N
     assert (status(agent).joined, status(agent).released) == ((1, 2, 3, 4), (2, 4))
 
 
+def test_a_training_that_takes_long_to_die_does_not_delay_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that dumps its core, or frees much memory. If a record is the cause, the next answer must not show it."""
+    after, dying, wait = 2.0, SharedNumber(), os.waitpid
+
+    def slow_death(process: int, options: int) -> tuple[int, int]:
+        if not options & os.WNOHANG:
+            time.sleep(2 * after)
+            return wait(process, options)
+        return 0, 0
+
+    def loss(output: Tensor, targets: Tensor) -> Tensor:
+        if dying.value:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return binary_loss(output, targets)
+
+    with monkeypatch.context() as patched:  # the process that makes the training processes inherits it
+        patched.setattr(os, "waitpid", slow_death)
+        agent = all_drawn(Timing(after), loss)
+    for number, kind in ((1, "sat-out"), (2, "update")):
+        dying.value = float(kind == "sat-out")
+        began = time.monotonic()
+        assert told(agent, announcement(PUBLIC, number)).kind == kind
+        assert after <= time.monotonic() - began < 2 * after
+
+
 def test_a_training_that_dies_sits_out_and_the_next_round_is_trained() -> None:
     dying = SharedNumber()
 

@@ -176,6 +176,25 @@ def test_refusals_and_hello_do_not_wait() -> None:
         assert took(fake, agent, bad) == ("refused", 0.0)
 
 
+def test_a_refused_admission_leaves_at_the_public_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budgets and steward actions may have been read before it is refused, and that takes longer the more there are."""
+    fake = FakeTime()
+    agent = all_drawn(fake.timing, fake.loss)
+    changed = admission(replace(PUBLIC, normaliser=PUBLIC.normaliser + 1.0))
+    resume = agent.silo.account.resume
+
+    def slow(*arguments: Any) -> Any:
+        fake.now += 0.3
+        return resume(*arguments)
+
+    monkeypatch.setattr(agent.silo.account, "resume", slow)
+    assert took(fake, agent, changed) == ("refused", AFTER)
+    assert reason(told(agent, changed)) == "plan"
+    other_model = admission(replace(PUBLIC, model_fingerprint="0" * 64))
+    for public_reason in (other_model, admission(PUBLIC, "another run")):
+        assert took(fake, agent, public_reason) == ("refused", 0.0)
+
+
 # Who asks meanwhile
 
 

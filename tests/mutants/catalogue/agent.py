@@ -202,9 +202,9 @@ AGENT = (
         "refusal-carries-its-text",
         "rule 12",
         "deployment/agent/agent.py",
-        '            LOG.warning("refused (%s): %.500s", refusal.reason, refusal)\n'
-        "            return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)\n",
-        '            return Frame({**refused(refusal.reason).facts, "text": str(refusal)})\n',
+        '    LOG.warning("refused (%s): %.500s", refusal.reason, refusal)\n'
+        "    return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)\n",
+        '    return Frame({**refused(refusal.reason).facts, "text": str(refusal)})\n',
         (f"{_AGENT}test_a_closed_run_is_refused_and_makes_room_for_another",),
     ),
     Mutant(

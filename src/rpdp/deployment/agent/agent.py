@@ -145,14 +145,13 @@ class Agent:
                 self._timing.hold(began)
                 return answer
         except PrivacyRefusal as refusal:
-            LOG.warning("refused (%s): %.500s", refusal.reason, refusal)
-            return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)
+            return _answer_of(refusal)
 
     @contextmanager
     def _turn_of_its_own(self) -> Iterator[float]:
         """One request at a time; gives the time at which the turn began.
 
-        The turn ends at a public time, or at once with a refusal, which needs no training.
+        The turn ends at a public time, or at once with a refusal that rests on public things alone.
         """
         if not self._turn.acquire(timeout=self._patience):
             raise PrivacyRefusal("another request is being answered", Reason.BUSY)
@@ -182,7 +181,12 @@ class Agent:
         self._acknowledge(run, head)
         if self.silo.announced(run) is None:
             self._served.add(run)  # now: if admission fails after it is booked, the server must be able to cancel it
-        self.silo.admit(run, public, model.module, model.loss, self._randomness(), hold)
+        try:
+            self.silo.admit(run, public, model.module, model.loss, self._randomness(), hold)
+        except PrivacyRefusal as refusal:
+            # Returned, not raised, so that it leaves at the public time: it may come after budgets and steward actions
+            # were read, which takes longer the more there are.
+            return _answer_of(refusal)
         self._served.add(run)
         LOG.info("admitted run %r, plan %s…; held for %d s until its first round", run, public.fingerprint[:12], hold)
         uncovered = list(self.silo.account.uncovered_cancellations())
@@ -284,3 +288,9 @@ class Agent:
         """The newest public head of the ledger, for the server to keep; None without a durable ledger."""
         head = self.silo.account.public_head()
         return None if head is None else asdict(head)
+
+
+def _answer_of(refusal: PrivacyRefusal) -> Frame:
+    """One word for the server; the text goes to the silo's own log."""
+    LOG.warning("refused (%s): %.500s", refusal.reason, refusal)
+    return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)

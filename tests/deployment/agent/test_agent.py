@@ -291,6 +291,17 @@ def test_a_failure_before_the_charge_is_one_word_and_charges_nothing(
     assert told(agent, announcement(PUBLIC, 1)).kind == "update"
 
 
+def test_the_silos_own_log_says_what_failed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The server hears one word, or that the silo sat out; the steward has to find the cause."""
+    agent = in_memory(Making(PUBLIC, seed=1))
+    told(agent, admission(PUBLIC))
+    for where, answer in (("compute", "sat-out"), ("begin", "refused")):
+        with monkeypatch.context() as broken:
+            broken.setattr(agent.silo, where, raising(KeyError(f"the cause in {where}")))
+            assert told(agent, announcement(PUBLIC, 1)).kind == answer
+        assert f"the cause in {where}" in caplog.text
+
+
 def test_a_record_that_breaks_the_loss_is_not_to_be_seen() -> None:
     records = make_records(RECORDS)
     records.inputs[0][4] = float("nan")

@@ -156,7 +156,7 @@ def test_a_closed_ledger_still_shows_itself(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_nobody_or_without_prices_is_shown() -> None:
-    plan = public_plan().assign(BudgetTable(IDS, BUDGETS, delta=[1e-99] * 3))
+    plan = public_plan().assign(BudgetTable(IDS, [1e-9] * 3, delta=[1e-99] * 3))
     assert repr(plan) == "SiloPlan(3 records, 3 left out, certified)"
     assert "<table>" in plan._repr_html_()
 

@@ -129,7 +129,7 @@ def test_verify_catches_an_accountant_that_is_wrong(tmp_path: Path, monkeypatch:
     """With prices that are all 20 % too low, in both directions, only the attacker knows better."""
     table = BudgetTable([f"r{number}" for number in range(40)], np.linspace(0.5, 3.0, 40))
 
-    def wrong(admission: object, active: int, q: np.ndarray[tuple[int], np.dtype[np.float64]], delta: float) -> object:
+    def wrong(admission: object, active: int, q: np.ndarray[tuple[int], np.dtype[np.float64]], *_: object) -> object:
         return 0.0 * q, 0.0 * q
 
     with small.make(tmp_path, table) as ledger:

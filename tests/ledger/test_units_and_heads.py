@@ -11,9 +11,9 @@ import pytest
 from rpdp import BudgetTable
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Ledger
-from rpdp.ledger.balances import is_overbooked
 from rpdp.ledger.inspection.verification import check_contents
 from rpdp.ledger.progress_callback import silent
+from rpdp.ledger.record_accounts import is_overbooked
 from rpdp.ledger.store.fixed_point import DELTA_SHIFT, EPSILON_SHIFT, fits_delta, left_of, rounded_up
 from rpdp.ledger.store.holds import return_booking
 from rpdp.ledger.store.record_keys import RecordKey

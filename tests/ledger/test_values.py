@@ -12,7 +12,6 @@ import pytest
 
 from rpdp.ledger import Account, Charge, MemoryAccount, RunStatus
 from rpdp.ledger.account import AccountStatus, rounds_drawn
-from rpdp.ledger.inspection.account_chunks import Accounts
 from rpdp.ledger.inspection.explanation import Explanation, RunExplanation
 from rpdp.ledger.inspection.hold_list import holds_of
 from rpdp.ledger.inspection.overview import BudgetGroup, Overview, RunOverview, _Sums
@@ -57,18 +56,32 @@ VALUES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "explanation": (lambda: _explanation(()), lambda explanation: explanation.text),
     "discrepancy": (lambda: _collected("file", lambda: iter(["a page is missing"]))[0], lambda one: one.problem),
     "verification": (lambda: Verification(1, 1, 0, ()), lambda verification: verification.is_good),
-    "accounts": (
-        lambda: Accounts(HASHES, NUMBERS, NUMBERS, UNITS, UNITS, UNITS > 0),
-        lambda accounts: accounts.left_epsilon,
-    ),
-    "group": (lambda: BudgetGroup(0.0, 0.1, 1, 0, 0, 0.1, 0.0), lambda _: _Sums().groups()),
+    "group": (lambda: BudgetGroup(0.0, 0.1, 1, 0, 0, 0.1, 0.0, 0.0), lambda _: _Sums().groups()),
     "run in an overview": (
-        lambda: RunOverview(STATUS, "plan", "4 rounds", "noon", 1e-3, 1, 1, 0.1, 0.1),
+        lambda: RunOverview(STATUS, "plan", "4 rounds", "noon", 1e-3, "training", "", 0.1, 1, 1, 0.1, 0.1),
         lambda _: _Sums().groups(),
     ),
     "overview": (
         lambda: Overview(
-            "ledger", "simulation", "noon", 1e-3, False, 0, 0, 0, 0, 1, PublicHead("", 0, ""), 0, 0, 0, (), ()
+            "ledger",
+            "simulation",
+            "noon",
+            1e-3,
+            "sums",
+            1,
+            False,
+            0,
+            0,
+            0,
+            0,
+            0,
+            1,
+            PublicHead("", 0, ""),
+            0,
+            0,
+            0,
+            (),
+            (),
         ),
         lambda _: _Sums().groups(),
     ),
@@ -82,17 +95,17 @@ VALUES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "files": (lambda: LedgerFiles(Path("ledger.db")), lambda files: files.key),
     "cancellation": (lambda: Cancellation(1, "run", "server", "", "noon"), lambda one: one.is_covered),
     "chunk": (lambda: CHUNK, lambda chunk: chunk.rows),
-    "new records": (lambda: NewRecords(HASHES, NUMBERS, NUMBERS, None), lambda _: CHUNK.key),
+    "new records": (lambda: NewRecords(HASHES, NUMBERS, NUMBERS, ROWS.astype(np.uint8), None), lambda _: CHUNK.key),
     "admission": (lambda: ADMISSION, lambda _: now()),
     "reserved plan": (lambda: ReservedPlan(**vars(PLAN), admitted_as="plan"), lambda plan: plan.fingerprint),
     "classes": (lambda: CLASSES, lambda classes: classes.index_type),
 }
-IDENTICAL = {"accounts", "action", "divided", "persons", "reserved plan", "classes"}
+IDENTICAL = {"action", "divided", "persons", "reserved plan", "classes"}
 """They hold arrays, of which "equal" is no single word: each is equal to itself only."""
 
 
 def _explanation(runs: tuple[RunExplanation, ...]) -> Explanation:
-    return Explanation("a", "", 1.0, 1e-3, 1.0, 1e-3, 0.0, 0.0, 1.0, 1e-3, False, False, (), runs)
+    return Explanation("a", "", 1.0, 1e-3, 1.0, 1e-3, 0.0, 0.0, 1.0, 1e-3, "sums", 0.0, 0.0, False, False, (), runs)
 
 
 @pytest.mark.parametrize("name", VALUES)

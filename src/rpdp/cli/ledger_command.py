@@ -153,7 +153,9 @@ def explain(
     with _opened(ledger, key) as opened:
         explanation = opened.explain(record)
     if as_json:
-        print_json(asdict(explanation))
+        # JSON knows no NaN: what is spent or left of a Rényi account has no number.
+        facts = asdict(explanation)
+        print_json({name: None if value != value else value for name, value in facts.items()})
         return
     say(explanation.text)
 

@@ -36,8 +36,7 @@ def require_participants(plans: Sequence[SiloPlan], method: str) -> None:
     short = sum(int((plan.status == Status.DELTA_TOO_SMALL).sum()) for plan in plans)
     total, public = sum(map(len, plans)), plans[0].public
     why = (
-        f"the lifetime δ of {short:,} of {total:,} records is below the run's δ = {public.delta:g}: use a smaller "
-        "privacy.delta, or a larger lifetime δ"
+        f"nothing is left of the δ of {short:,} of {total:,} records: use a larger lifetime δ"
         if short
         else f"all {total:,} budgets are below what {public.schedule.describe()} at σ = {public.noise_multiplier:.4g} "
         "cost: use fewer rounds or local steps, more noise, or a lower level"

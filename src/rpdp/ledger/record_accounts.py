@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.accounting.renyi_filter import lifetime_divergence
+from rpdp.budgets.validation import LARGEST_EPSILON
 from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
 from rpdp.ledger.store.fixed_point import (
@@ -149,7 +150,9 @@ class RecordAccounts:
     def book(self, plan: SiloPlan, sign: int = 1) -> None:
         """Add a plan that was reserved, or subtract one that was cancelled."""
         drawn = plan.q > 0.0
-        self.booked += sign * np.where(drawn, rounded_up(plan.cost, EPSILON_SHIFT), 0)
+        # Methods that promise nothing state an infinite cost, in simulations: it takes more than any budget.
+        cost = np.minimum(plan.cost, LARGEST_EPSILON)
+        self.booked += sign * np.where(drawn, rounded_up(cost, EPSILON_SHIFT), 0)
         self.booked_delta += sign * np.where(drawn, rounded_up(plan.delta, DELTA_SHIFT), 0)
 
     @property

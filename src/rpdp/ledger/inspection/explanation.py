@@ -16,7 +16,6 @@ from rpdp.ledger.store.record_keys import as_bytes
 if TYPE_CHECKING:
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.stewardship.actions import Action
-    from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.record_store import Chunk
     from rpdp.ledger.store.run_book import Admission
 
@@ -63,7 +62,7 @@ class RunExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that the ledger knows about a record. What is spent and left is None for a Rényi account."""
+    """Everything that the ledger knows about a record. What is spent and left is NaN for a Rényi account."""
 
     record: str
     hash: str
@@ -71,10 +70,10 @@ class Explanation:
     first_delta: float
     epsilon: float
     delta: float
-    spent_epsilon: float | None
-    spent_delta: float | None
-    left_epsilon: float | None
-    left_delta: float | None
+    spent_epsilon: float
+    spent_delta: float
+    left_epsilon: float
+    left_delta: float
     account: str
     order: float
     share_used: float
@@ -141,10 +140,6 @@ def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
     about = [action for action in ledger.actions() if (action.hashes == hashed).all(axis=1).any()]
     accounts = Accounts(ledger, chunk, [IndexedAction(action) for action in about])
     first_epsilon, first_delta = ledger.records.budgets(chunk)
-
-    def of_sums(values: FloatArray) -> float | None:
-        return None if accounts.order[row] else float(values[row])
-
     return Explanation(
         record,
         as_bytes(hashed).hex(),
@@ -152,10 +147,10 @@ def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
         float(first_delta[row]),
         float(accounts.epsilon[row]),
         float(accounts.delta[row]),
-        of_sums(accounts.spent_epsilon),
-        of_sums(accounts.spent_delta),
-        of_sums(accounts.left_epsilon),
-        of_sums(accounts.left_delta),
+        float(accounts.spent_epsilon[row]),
+        float(accounts.spent_delta[row]),
+        float(accounts.left_epsilon[row]),
+        float(accounts.left_delta[row]),
         "renyi" if accounts.order[row] else "sums",
         float(ORDERS[accounts.order[row]]),
         float(accounts.share_used[row]),

@@ -59,6 +59,6 @@ def fits_amount(cost: FloatArray, budget: FloatArray, reserved: UnitArray) -> ND
     return cost <= left_of(budget, reserved, EPSILON_SHIFT)
 
 
-def fits_delta(delta: FloatArray, budget: FloatArray, reserved: UnitArray) -> NDArray[np.bool_]:
+def fits_delta(delta: FloatArray | float, budget: FloatArray, reserved: UnitArray) -> NDArray[np.bool_]:
     """Return whether each δ is within what is left, up to the planner's tolerance."""
     return left_of(budget, reserved, DELTA_SHIFT) >= delta * (1.0 - DELTA_TOLERANCE)

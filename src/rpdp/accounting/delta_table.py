@@ -1,9 +1,9 @@
 """Prices at many δ: what a run costs records that allow another δ than most, such as a share of a person's.
 
 A `PrivacyCurve` is made for one δ. Here the divergences of a public list of sampling probabilities are computed once,
-at all orders of a public list, and turned into ε at any δ. Prices are Rényi bounds, a few per cent above those of
-privacy-loss distributions; a table takes seconds, and each further δ next to nothing. Everything is public, so neither
-a price nor the time that it takes depends on which records there are.
+at all orders of a public list, and turned into ε at any δ. Prices are Rényi bounds, some per cent above those of
+privacy-loss distributions, and several times as high where a cost is tiny. A table takes seconds, and each further δ
+next to nothing. Everything is public, so neither a price nor the time that it takes depends on which records there are.
 """
 
 from __future__ import annotations

@@ -50,7 +50,15 @@ def view(
 def unpriced(plan: SiloPlan) -> SiloPlan:
     """As method privacy_free plans."""
     forever = np.full(len(plan), np.inf)
-    return replace(plan, budget=forever, cost=forever.copy(), q=np.full(len(plan), 0.25), estimator="none")
+    columns = {"epsilon": forever.copy(), "budget": forever, "cost": forever.copy()}
+    return replace(plan, **columns, q=np.full(len(plan), 0.25), estimator="none")  # type: ignore[arg-type]
+
+
+def sitting_out(plan: SiloPlan, *rows: int) -> SiloPlan:
+    """The same plan, but that nothing is left of these records."""
+    stay = np.ones(len(plan))
+    stay[list(rows)] = 0.0
+    return replace(plan, q=plan.q * stay, cost=plan.cost * stay, delta=plan.delta * stay)
 
 
 def run(

@@ -12,6 +12,8 @@ from rpdp import BudgetTable, PublicPlan, Schedule
 from rpdp.planning import FrontierPoint
 from rpdp.report import budgets_figure, frontier_figure, plan_figure, write_figure
 
+from .runs import sitting_out
+
 if TYPE_CHECKING:
     from rpdp import SiloPlan
 
@@ -27,8 +29,7 @@ def silo() -> SiloPlan:
         weights=1.0,
         accountant="rdp",
     )
-    delta = [1e-3, 1e-3, 1e-3, 1e-6]  # the last one is below the run's
-    return public.assign(BudgetTable(["a", "b", "c", "d"], [0.5, 0.5, 2.0, 1.0], delta=delta))
+    return sitting_out(public.assign(BudgetTable(["a", "b", "c", "d"], [0.5, 0.5, 2.0, 1.0])), 3)
 
 
 def point(sigma: float, signal: float) -> FrontierPoint:
@@ -67,7 +68,7 @@ def test_plan_shows_curve_records_and_shares(silo: SiloPlan) -> None:
 
 
 def test_plan_in_which_nobody_takes_part(silo: SiloPlan) -> None:
-    nobody = silo.public.assign(BudgetTable(["a"], [1.0], delta=[1e-6]))
+    nobody = sitting_out(silo.public.assign(BudgetTable(["a"], [1.0])), 0)
     assert nobody.left_out == 1
     assert len(plan_figure({"silo": nobody}).data[1].x) == 0
 

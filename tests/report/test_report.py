@@ -17,7 +17,7 @@ from rpdp import BudgetTable, Schedule
 from rpdp.errors import InputError
 from rpdp.report import ReportFacts, write_report
 
-from .runs import public_plan, run, silo_plan, two_silos, unpriced, view
+from .runs import public_plan, run, silo_plan, sitting_out, two_silos, unpriced, view
 
 if TYPE_CHECKING:
     from rpdp.federation import RunResult, SiloView
@@ -120,7 +120,7 @@ def test_the_silo_edition_shows_everything(tmp_path: Path) -> None:
         "features scaled in the silo",
         "a note of the plan",
         "its own budget",
-        "One record.",
+        "One record; with subjects in the budget table, a person within a silo.",
         "adding or removing one record",
         "who took part",
         "δ = 0.0001",
@@ -256,7 +256,7 @@ def test_odd_runs(tmp_path: Path, edition: str, name: str) -> None:
 
 def test_everybody_sits_out(tmp_path: Path) -> None:
     public = public_plan()
-    plan = public.assign(BudgetTable(["a", "b"], [1.0, 2.0], delta=[1e-9, 1e-9]))
+    plan = sitting_out(public.assign(BudgetTable(["a", "b"], [1.0, 2.0])), 0, 1)
     page = Texts(written(tmp_path, run({"north": view(plan, scored=False)})))
     assert "2 records, 0 over budget, 2 sit out" in page.text
     assert "groups" not in page.figures

@@ -11,7 +11,7 @@ from rpdp.report.report_records import AllRecords
 from rpdp.report.report_runs import ReportRuns
 from rpdp.report.run_figures import accuracy_card, curve_card, final_card, participation_card, time_card
 
-from .runs import public_plan, run, silo_plan, two_silos, view
+from .runs import public_plan, run, silo_plan, sitting_out, two_silos, view
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,7 @@ def test_budget_and_cost_of_every_record(two_methods: ReportRuns) -> None:
 
 def test_records_without_a_cost_are_shown_apart() -> None:
     public = public_plan()
-    delta = [1e-9, 1e-9, 1e-3, 1e-3, 1e-3]  # the first two sit out
-    plan = public.assign(BudgetTable(list("abcde"), [2.0, 3.0, 2.0, 2.0, 1e-9], delta=delta))
+    plan = sitting_out(public.assign(BudgetTable(list("abcde"), [2.0, 3.0, 2.0, 2.0, 1e-9])), 0, 1)
     records = AllRecords.of(run({"a": view(plan)}))
     assert records is not None
     card = budget_card(records)

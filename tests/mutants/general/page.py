@@ -66,9 +66,7 @@ def page(results: Sequence[Result], seed: int, sampled: int) -> str:
     """The whole page."""
     lines = [_INTRODUCTION.format(seed=seed), f"**{summary(results)}**\n"]
     if len(results) < sampled:
-        lines.append(
-            f"{len(results):,} of the {sampled:,} sampled changes were tried; the others were not reached.\n"
-        )
+        lines.append(f"{len(results):,} of the {sampled:,} sampled changes were tried; the others were not reached.\n")
     lines += ["| code | changes | killed | timeout | explained | survived |", "|---|---|---|---|---|---|"]
     for area in sorted({_area(one) for one in results}):
         here = Counter(_class(one) for one in results if _area(one) == area)

@@ -84,7 +84,7 @@ def test_a_jump_of_the_price_is_not_split_without_end() -> None:
 
 
 def test_a_certificate_is_given_a_price_and_no_table() -> None:
-    assert list(inspect.signature(Certificate).parameters) == ["price"]
+    assert list(inspect.signature(Certificate).parameters) == ["price", "absolute_below"]
     assert Certificate(wavy).prices(np.array([0.5])).tolist() == [np.inf]
 
 

@@ -124,7 +124,9 @@ def test_a_plan_that_overspends_is_found() -> None:
     """Every record is drawn as if it allowed ε = 10: the releases conform to that plan, and the promise is broken."""
 
     def generous(public: Any, ids: Any, allowed: Any) -> Any:
-        return assign_allowed(public, ids, replace(allowed, epsilon=np.full(len(ids), 10.0)))
+        return assign_allowed(
+            public, ids, replace(allowed, lifetime=np.full(len(ids), 10.0), amount=np.full(len(ids), 10.0))
+        )
 
     result = audit_silo(Subject(make_public(), planner=generous), groups=(0.5, 2.0, 8.0), per_group=4_000, seed=1)
     assert result.conforms
@@ -169,9 +171,7 @@ def test_records_that_sit_out_stay_invisible() -> None:
     """A budget that buys no draw: q = 0, and the audit sees nothing of its canaries."""
 
     def strict(public: Any, ids: Any, allowed: Any) -> Any:
-        return assign_allowed(
-            public, ids, replace(allowed, epsilon=np.where(allowed.epsilon < 1.0, 0.0, allowed.epsilon))
-        )
+        return assign_allowed(public, ids, replace(allowed, amount=np.where(allowed.amount < 1.0, 0.0, allowed.amount)))
 
     result = audit_silo(Subject(make_public(), planner=strict), groups=(0.5, 5.0), per_group=400, seed=1)
     assert (result.groups[0].probability, result.groups[0].bound.epsilon) == (0.0, 0.0)

@@ -90,7 +90,7 @@ def test_two_hospitals_and_a_patient_who_withdraws(
     assert took == {gone: [True, False], stays: [True, True]}  # the latter is the negative control
     lines = rpdp.text("ledger", "explain", ledger, gone).splitlines()
     assert any("was withdrawn (letter of 3 May)" in line for line in lines)
-    assert any(line.startswith("Run second") and "it sat out and spent nothing" in line for line in lines)
+    assert any(line.startswith("Run second") and "it sat out and used nothing" in line for line in lines)
 
 
 def two_with_five(budgets: BudgetTable) -> tuple[str, str]:

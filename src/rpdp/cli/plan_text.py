@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _WHY = {
     "left_out_delta_too_small": (
-        "sits out: its δ is below the run's; a smaller --delta or a larger lifetime δ would let it in",
+        "sits out: nothing is left of its δ; a larger lifetime δ would let it in",
         "sit out: their δ is below the run's; a smaller --delta or a larger lifetime δ would let them in",
     ),
     "left_out_budget_too_small": (

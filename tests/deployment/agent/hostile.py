@@ -102,7 +102,7 @@ class Target:
         silo = self.agent.silo
         left = silo.account.left(silo.budgets, silo.policy.lifetime_delta)
         assert left.delta is not None
-        return silo.account.status(), silo.account.public_head(), left.epsilon.tolist(), left.delta.tolist()
+        return silo.account.status(), silo.account.public_head(), left.amount.tolist(), left.delta.tolist()
 
     def check_promise(self) -> None:
         """No record is over its budget, and no more than the plan's rounds were joined."""
@@ -111,7 +111,7 @@ class Target:
         assert set(one.released) <= set(one.joined)
         for record in (0, 1, 2, len(silo.records) - 1):
             story = silo.account.explain(f"r{record}")  # type: ignore[attr-defined]
-            assert story.spent_epsilon <= story.epsilon
+            assert story.share_used <= 1.0
             assert story.spent_delta <= story.delta
 
 

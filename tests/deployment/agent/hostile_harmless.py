@@ -136,7 +136,7 @@ def _cancelled_and_back(target: Target) -> str:
 
 def _left(target: Target) -> object:
     silo = target.agent.silo
-    return silo.account.left(silo.budgets, silo.policy.lifetime_delta).epsilon.tolist()
+    return silo.account.left(silo.budgets, silo.policy.lifetime_delta).amount.tolist()
 
 
 def _one_round_at_once(target: Target) -> str:

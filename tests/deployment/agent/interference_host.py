@@ -17,6 +17,8 @@ import numpy as np
 
 from rpdp import BudgetTable
 from rpdp.accounting.curve import PrivacyCurve
+from rpdp.accounting.delta_table import DeltaTable
+from rpdp.accounting.divergence import DivergenceCurve
 from rpdp.cli.signals import stop_on_signal
 from rpdp.cli.silo_command import _facts
 from rpdp.deployment.agent import agent as agent_module
@@ -294,7 +296,8 @@ def _unchecked() -> None:
 
 def _no_table() -> None:
     """An admission computes only the prices that its own budgets need."""
-    _changed(PrivacyCurve, "tabulate", lambda _: lambda curve: None)
+    for curve in (PrivacyCurve, DivergenceCurve, DeltaTable):
+        _changed(curve, "tabulate", lambda _: lambda curve: None)
 
 
 CHECK = "require_value_independent"

@@ -105,7 +105,7 @@ def test_admission_reserves_and_tells_the_head(tmp_path: Path) -> None:
         assert answer.facts["uncovered"] == []
         assert PublicHead(**answer.facts["head"]) == head_of(agent)
         assert answer.facts["head"]["count"] == 1
-        left = agent.silo.account.left(MAKING.budgets, 0.01).epsilon
+        left = agent.silo.account.left(MAKING.budgets, 0.01).amount
         assert (left < 0.01 * np.asarray(MAKING.budgets.epsilon)).all()  # the plan takes nearly all
 
 
@@ -333,10 +333,10 @@ def test_only_a_plan_on_the_list_may_run(tmp_path: Path) -> None:
     other = replace(PUBLIC, normaliser=PUBLIC.normaliser + 1.0)
     listed = replace(MAKING, policy=policy_of(PUBLIC, allowed_plans=(PUBLIC.fingerprint,)))
     with opened(tmp_path, listed) as agent:
-        before = agent.silo.account.left(agent.silo.budgets, LIFETIME_DELTA).epsilon.tolist()
+        before = agent.silo.account.left(agent.silo.budgets, LIFETIME_DELTA).amount.tolist()
         assert reason(told(agent, admission(other))) == "policy"
         assert agent.silo.account.status().runs == ()
-        assert agent.silo.account.left(agent.silo.budgets, LIFETIME_DELTA).epsilon.tolist() == before
+        assert agent.silo.account.left(agent.silo.budgets, LIFETIME_DELTA).amount.tolist() == before
         assert told(agent, admission(PUBLIC)).kind == "admitted"
         assert told(agent, announcement(PUBLIC, 1)).kind == "update"
 

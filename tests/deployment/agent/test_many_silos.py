@@ -137,10 +137,10 @@ def check_ledgers(folder: Path, link: Failing, result: RunResult) -> None:
             assert set(status.released) <= set(status.joined)
             assert len(status.joined) <= (result.public.schedule.participations or status.rounds)
             left = ledger.left(making.budgets, LIFETIME_DELTA)
-            assert (left.epsilon >= 0.0).all()
+            assert (left.amount >= 0.0).all()
             for record in ("r0", "r1", "r19"):
                 story = ledger.explain(record)
-                assert story.spent_epsilon <= story.epsilon
+                assert story.share_used <= 1.0
 
 
 def figures(link: Failing, result: RunResult, watch: Watch) -> str:

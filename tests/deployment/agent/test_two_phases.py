@@ -52,7 +52,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 
 def left(agent: Agent) -> list[float]:
-    found = agent.silo.account.left(agent.silo.budgets, agent.silo.policy.lifetime_delta).epsilon
+    found = agent.silo.account.left(agent.silo.budgets, agent.silo.policy.lifetime_delta).amount
     return [float(value) for value in found]
 
 

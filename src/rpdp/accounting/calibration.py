@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rpdp.accounting.curve import LARGEST_NOISE, SMALLEST_NOISE, Accountant, PrivacyCurve
+from rpdp.accounting.curve import Accountant, PrivacyCurve
+from rpdp.accounting.noise_limits import LARGEST_NOISE, SMALLEST_NOISE
 from rpdp.checks import require_delta, require_fraction, require_positive
 from rpdp.errors import InputError
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from rpdp.accounting import pld, renyi
 from rpdp.accounting.certificate import SMALLEST_PROBABILITY, Certificate
+from rpdp.accounting.noise_limits import require_priceable
 from rpdp.accounting.participation import ExplicitCount
 from rpdp.accounting.pld import Run
 from rpdp.accounting.renyi import BestOrders
-from rpdp.checks import require_count, require_delta, require_positive
+from rpdp.checks import require_count, require_delta
 from rpdp.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 Accountant = Literal["pld", "rdp"]
 ACCOUNTANTS: tuple[Accountant, ...] = ("pld", "rdp")
 
-SMALLEST_NOISE, LARGEST_NOISE = 0.05, 1e6
 SMALLEST_DELTA = 1e-100
 """Below this the arithmetic of the tails is not tested, and no application needs it."""
 
@@ -74,12 +74,7 @@ class PrivacyCurve:
         self, schedule: Schedule, *, noise_multiplier: float, delta: float, accountant: Accountant = "pld"
     ) -> None:
         self.schedule = schedule
-        self.noise_multiplier = require_positive("noise_multiplier", noise_multiplier)
-        if not SMALLEST_NOISE <= self.noise_multiplier <= LARGEST_NOISE:
-            raise InputError(
-                f"noise_multiplier={noise_multiplier} is outside [{SMALLEST_NOISE}, {LARGEST_NOISE:g}], "
-                "where costs can be computed"
-            )
+        self.noise_multiplier = require_priceable(noise_multiplier)
         self.target_delta = require_delta("delta", delta)
         if self.target_delta < SMALLEST_DELTA:
             raise InputError(f"delta={delta} is below {SMALLEST_DELTA:g}, where costs can be computed")

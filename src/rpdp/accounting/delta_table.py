@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.accounting.noise_limits import require_priceable
 from rpdp.accounting.renyi import run_log_moments, tight_epsilon
 from rpdp.accounting.renyi_filter import ORDERS
 
@@ -40,7 +41,7 @@ class DeltaTable:
 
     def __init__(self, schedule: Schedule, *, noise_multiplier: float) -> None:
         self._schedule = schedule
-        self._noise_multiplier = noise_multiplier
+        self._noise_multiplier = require_priceable(noise_multiplier)
         self.q = np.exp2(-np.arange(_OCTAVES * _NODES_PER_OCTAVE, -1, -1) / _NODES_PER_OCTAVE)
         """The sampling probabilities, rising to 1."""
 

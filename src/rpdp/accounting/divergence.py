@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.accounting.certificate import SMALLEST_PROBABILITY, Certificate
+from rpdp.accounting.noise_limits import require_priceable
 from rpdp.accounting.renyi import MOMENT_ERROR, run_log_moments
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class DivergenceCurve:
 
     def __init__(self, schedule: Schedule, *, noise_multiplier: float, order: float) -> None:
         self.schedule = schedule
-        self.noise_multiplier = noise_multiplier
+        self.noise_multiplier = require_priceable(noise_multiplier)
         self.order = order
         self._count = schedule.count()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from rpdp.accounting import PrivacyCurve
 from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import counts_repr
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
@@ -238,6 +239,8 @@ class Silo:
         self._require_member(public)
         if run in {status.run for status in statuses}:
             return self._resumed(run, public)
+        # Settings whose cost nobody can compute are refused, whatever kind of account would price them.
+        PrivacyCurve(public.schedule, noise_multiplier=public.noise_multiplier, delta=public.delta)
         allowance = self.policy.allowance(public)
         self._require_accounts(public)
         allowed = self.account.left(self.budgets, self.policy.lifetime_delta, allowance)

@@ -228,13 +228,16 @@ class PublicPlan:
         try:
             values = json.loads(text)
             claimed = values.pop("fingerprint")
-            if values.pop("format") not in FORMATS:
+            stated = values.pop("format")
+            if stated not in FORMATS:
                 raise PlanError(f"this is not a plan in the format {' or '.join(FORMATS)}")
             schedule = Schedule(**values.pop("schedule"))
             recipe = Recipe(**values.pop("recipe"))
             plan = cls(schedule, recipe=recipe, **{**values, "notes": tuple(values["notes"])})
         except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             raise PlanError(f"not a public plan: {type(error).__name__}: {error}") from None
+        if stated != plan._settings()["format"]:
+            raise PlanError(f"this plan says that it has the format {stated}, but its settings are of another")
         if plan.fingerprint != claimed:
             raise TamperedPlanError(
                 f"the plan was altered: its settings hash to {plan.fingerprint[:12]}…, but it claims "

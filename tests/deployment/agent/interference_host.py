@@ -125,7 +125,7 @@ def build(folder: Path, case: Case, with_target: bool) -> SiloFile:
     table = BudgetTable(ids, np.where(np.array(ids) == "target", case.epsilon, EPSILON))
     table.write(folder / "budgets.csv")
     kind: Any = "production" if case.is_production else "simulation"
-    Ledger.create(folder / "ledger.db", table, kind=kind, lifetime_delta=LIFETIME_DELTA).close()
+    Ledger.create(folder / "ledger.db", table, kind=kind, lifetime_delta=LIFETIME_DELTA, account="sums").close()
     text = _SILO_FILE.format(public=case.public, after=case.release_after)
     (folder / "silo.toml").write_text(text + ("" if case.is_production else f"[simulation]\nseed = {SEED}\n"))
     return SiloFile.read(folder / "silo.toml")

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from rpdp.accounting import PrivacyCurve, Schedule, calibrate_noise
-from rpdp.accounting.curve import LARGEST_NOISE, SMALLEST_NOISE
+from rpdp.accounting.noise_limits import LARGEST_NOISE, SMALLEST_NOISE
 from rpdp.checks import require_count, require_delta, require_fraction, require_positive
 from rpdp.errors import BudgetError, InputError, PlanError
 from rpdp.planning import TUNED_ON_BUDGETS, PublicPlan

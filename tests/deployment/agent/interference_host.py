@@ -125,8 +125,10 @@ def build(folder: Path, case: Case, with_target: bool) -> SiloFile:
     table = BudgetTable(ids, np.where(np.array(ids) == "target", case.epsilon, EPSILON))
     table.write(folder / "budgets.csv")
     kind: Any = "production" if case.is_production else "simulation"
-    Ledger.create(folder / "ledger.db", table, kind=kind, lifetime_delta=LIFETIME_DELTA, account="sums").close()
-    text = _SILO_FILE.format(public=case.public, after=case.release_after)
+    # A price at the plan's own tiny δ takes long, which is what the control about admissions needs to show.
+    delta = case.public.delta if case.admissions else LIFETIME_DELTA
+    Ledger.create(folder / "ledger.db", table, kind=kind, lifetime_delta=delta, account="sums").close()
+    text = _SILO_FILE.format(public=case.public, after=case.release_after, lifetime_delta=delta)
     (folder / "silo.toml").write_text(text + ("" if case.is_production else f"[simulation]\nseed = {SEED}\n"))
     return SiloFile.read(folder / "silo.toml")
 
@@ -148,7 +150,7 @@ max_local_steps = {public.schedule.local_steps}
 max_participation = 1.0
 max_clip_norm = {public.clip_norm}
 min_noise_multiplier = {public.noise_multiplier}
-lifetime_delta = 0.01
+lifetime_delta = {lifetime_delta}
 max_runs = 3
 max_share_per_run = 1.0
 release_after = {after}

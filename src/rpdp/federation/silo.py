@@ -98,8 +98,8 @@ class Silo:
         records: The records that it holds.
         budgets: One budget for each record.
         policy: Its own limits.
-        record_ids: The ids of `records` in order, to match budgets by id. Without them the budget table must be in the
-            order of the records.
+        record_ids: The ids of `records` in order, to match budgets by id; by default those that `records` carry.
+            Without any, the budget table must be in the order of the records.
         account: The account of reservations and charges; by default in memory, for simulations.
         planner: How budgets become probabilities; by default the certified estimator.
         device: The device that trains its model. Only simulations may use another device than the CPU. Updates are
@@ -126,7 +126,8 @@ class Silo:
             raise InputError(f"silo {name}: it has no records; leave it out of the federation")
         self.name = name
         self.records = records
-        self.budgets = _matched(name, records, budgets, record_ids)
+        carried = None if records.ids is None else records.ids.tolist()
+        self.budgets = _matched(name, records, budgets, carried if record_ids is None else record_ids)
         self.policy = policy
         self.account = MemoryAccount(len(records)) if account is None else account
         self.planner = planner

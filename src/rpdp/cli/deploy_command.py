@@ -101,7 +101,7 @@ def up(
     """
     from rpdp.deployment.files.layout import Layout
     from rpdp.deployment.trial import federation
-    from rpdp.studies.setting_fields import plain_name
+    from rpdp.setting_fields import plain_name
 
     layout = Layout.read(directory)
     if run_id is not None:
@@ -151,7 +151,7 @@ def run(
     Example: `rpdp deploy run federation --run-id trial-2`
     """
     from rpdp.deployment.files.layout import Layout
-    from rpdp.studies.setting_fields import plain_name
+    from rpdp.setting_fields import plain_name
 
     plain_name("run-id", run_id)
     _run(Layout.read(directory), run_id, _values(settings), timeout, as_json=as_json)

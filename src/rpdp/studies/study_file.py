@@ -13,8 +13,8 @@ from rpdp.accounting import Schedule
 from rpdp.budgets import ACCOUNT_KINDS, distribution
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.planning import Recipe
-from rpdp.studies.setting_fields import nearest, read_section, table_of
-from rpdp.studies.setting_fields import text as named
+from rpdp.setting_fields import nearest, read_section, table_of
+from rpdp.setting_fields import text as named
 from rpdp.studies.study_sections import (
     METHOD_NAMES,
     BudgetSection,

@@ -17,7 +17,7 @@ from rpdp.errors import InputError
 from rpdp.methods import METHODS
 from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS, PURPOSES, Purpose
 from rpdp.planning.allowances import checked_reserves
-from rpdp.studies.setting_fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
+from rpdp.setting_fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import rpdp
 from rpdp.errors import InputError
-from rpdp.studies.setting_fields import nearest
+from rpdp.setting_fields import nearest
 from rpdp.tasks import TASKS, Task
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from tests.mutants.catalogue.holds import HOLDS
 from tests.mutants.catalogue.ledger import LEDGER
 from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.sampling import SAMPLING
+from tests.mutants.catalogue.tables import TABLES
 from tests.mutants.catalogue.training import TRAINING
 
-CATALOGUE = (*ACCOUNTING, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *HOLDS, *ACCOUNTS, *FEDERATION, *AGENT)
+CATALOGUE = (*ACCOUNTING, *TABLES, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *HOLDS, *ACCOUNTS, *FEDERATION, *AGENT)
 
 __all__ = ["CATALOGUE"]

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.errors import InputError
+from rpdp.setting_fields import plain_name
 from rpdp.studies.building import public_plan
-from rpdp.studies.setting_fields import plain_name
 from rpdp.studies.study_data import make_model
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from rpdp.checks import (
 )
 from rpdp.errors import InputError
 from rpdp.federation.policy import LONGEST_HOLD, ONE_DAY
-from rpdp.studies.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
+from rpdp.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
 from rpdp.studies.study_sections import reference, reserves
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from rpdp.federation.evaluation import Evaluation
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.planning import PublicPlan
 from rpdp.report import write_report
+from rpdp.setting_fields import plain_name
 from rpdp.studies.run_directory import append_round, is_finished, read_summary, write_result
 from rpdp.studies.run_reports import EDITIONS, facts_of
-from rpdp.studies.setting_fields import plain_name
 from rpdp.studies.study_data import make_model, measure
 from rpdp.studies.study_file import StudyFile
 from rpdp.studies.user_code import call_factory

@@ -19,6 +19,9 @@ from rpdp.errors import InputError
 Check = Callable[[str, object], Any]
 Section = TypeVar("Section")
 
+_MOST_LISTED = 24
+"""How many known names a message lists."""
+
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
@@ -43,9 +46,11 @@ def read_section(section: type[Section], name: str, values: object) -> Section:
 
 def nearest(given: str, known: list[str], prefix: str = "") -> str:
     """Return the end of a message about an unknown name: the closest known name, and all known names."""
-    close = get_close_matches(given, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {prefix}{close[0]}?" if close else ""
-    return f"{hint} (known: {', '.join(known)})"
+    folded = {each.casefold(): each for each in reversed(known)}
+    close = get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
+    hint = f"; did you mean {prefix}{folded[close[0]]}?" if close else ""
+    more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
+    return f"{hint} (known: {', '.join(known[:_MOST_LISTED])}{more})"
 
 
 def text(name: str, value: object) -> str:

@@ -25,7 +25,7 @@ def at(delta: float, like: np.ndarray) -> np.ndarray:
 
 
 def budget(epsilon: np.ndarray, delta: float, numbers: np.ndarray, silos: int = 1) -> np.ndarray:
-    return lifetime_divergence(epsilon, at(delta, epsilon), numbers, silos)
+    return lifetime_divergence(epsilon, at(delta, epsilon), numbers, delta if silos > 1 else None)
 
 
 def test_the_list_of_orders_is_public_and_rises() -> None:
@@ -132,6 +132,30 @@ def test_without_the_envelope_two_silos_exceed_the_largest_epsilon() -> None:
     allowed = pair.max() - conversion(ORDERS[chosen[1:]], np.array([delta]))[0]
     assert budget(pair, delta, chosen).mean() > allowed + 1e-3
     assert budget(pair, delta, chosen, 2).mean() <= allowed
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-8])
+def test_a_lowered_delta_lowers_what_several_silos_may_book(delta: float) -> None:
+    """At every border of two orders: one silo just above it, another just below it that lowers its δ to δ′.
+
+    Both together stay within the ε of the first. The control takes the envelope at δ′, whose map has larger orders: B
+    rises as δ falls, and the person exceeds.
+    """
+    borders = np.flatnonzero(np.diff(order_numbers(EPSILONS, at(delta, EPSILONS)).astype(int)))
+    below, above = EPSILONS[borders], EPSILONS[borders + 1]
+    above_number = order_numbers(above, at(delta, above))
+    below_number = order_numbers(below, at(delta, below))
+    allowed = above - conversion(ORDERS[above_number], at(delta, above))
+    largest = lifetime_divergence(above, at(delta, above), above_number, delta)
+    unchanged = lifetime_divergence(below, at(delta, below), below_number, delta)
+    exceeds = np.zeros(below.shape, dtype=bool)
+    for factor in np.exp2(-np.linspace(0.0, 4.0, 60)):
+        lowered = lifetime_divergence(below, at(delta * factor, below), below_number, delta)
+        assert (lowered <= unchanged).all()
+        assert ((lowered + largest) / 2.0 <= np.maximum(allowed, 0.0)).all()
+        control = lifetime_divergence(below, at(delta * factor, below), below_number, delta * factor)
+        exceeds |= (control + largest) / 2.0 > np.maximum(allowed, 0.0) + 1e-3
+    assert exceeds.mean() > 0.2
 
 
 @pytest.mark.parametrize("silos", [1, 3])

@@ -36,7 +36,7 @@ from tests.federation.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rpdp.planning import Planner
+    from rpdp.planning import Planner, Purpose
 
 PUBLIC = make_public()
 
@@ -58,6 +58,19 @@ def test_a_plan_beyond_the_policy_is_refused_and_nothing_reserved() -> None:
     with pytest.raises(PrivacyRefusal, match="rounds=4"):
         admit(silo, PUBLIC)
     assert_untouched(silo)
+
+
+@pytest.mark.parametrize("purpose", ["evaluation", "statistics"])
+def test_training_cannot_take_what_is_reserved_for_another_purpose_by_its_name(purpose: Purpose) -> None:
+    """The plan comes from the server. If its word counted, 0.9 of every budget would be open to training."""
+    policy = replace(Policy.of(PUBLIC), reserved={purpose: 0.9})
+    silo = Silo("a", make_records(2), BudgetTable(["a", "b"], [1.0, 4.0]), policy=policy)
+    renamed = replace(PUBLIC, purpose=purpose)
+    with pytest.raises(PrivacyRefusal, match=f"states purpose='{purpose}', but its rounds are training"):
+        admit(silo, renamed)
+    assert_untouched(silo)
+    plan = admit(silo, PUBLIC)
+    assert (plan.cost <= 0.1 * silo.budgets.epsilon * (1.0 + 1e-12)).all()
 
 
 def test_runs_count_against_the_policy() -> None:

@@ -310,6 +310,19 @@ def test_the_silos_of_a_person_use_one_delta(memory: Path) -> None:
         assert (ledger.left(table, 1e-5).amount < ledger.left(table, DELTA).amount).all()
 
 
+def test_a_lowered_delta_gives_nothing_to_a_person_in_several_silos(memory: Path) -> None:
+    """At ε = 4.868 and δ = 1e-3, just below a border of two orders, B would rise from 2.83 to 3.05."""
+    table = one(4.868)
+    with create(memory, table, silos_per_person=2) as ledger:
+        before = ledger.left(table, DELTA)
+        ledger.lower_budgets(["a"], delta=0.64 * DELTA)
+        after = ledger.left(table, DELTA)
+        np.testing.assert_array_equal(after.order, before.order)
+        assert after.amount[0] <= before.amount[0]
+        assert after.amount[1] == before.amount[1]
+        assert ledger.verify().is_good
+
+
 def test_a_sum_account_holds_a_part_for_each_silo(memory: Path) -> None:
     table = one()
     with create(memory, table, "sums", silos_per_person=4) as ledger:

@@ -227,9 +227,9 @@ def test_persons_in_several_silos_are_simulated_with_accounts_that_fit_together(
 
 
 def test_a_share_of_the_budgets_is_all_that_a_simulation_takes(tmp_path: Path) -> None:
-    whole = ran(tmp_path, ("run.study", '"Toy"'), ("run.purpose", '"statistics"'))
+    whole = ran(tmp_path, ("run.study", '"Toy"'), ("run.purpose", '"training"'))
     part = ran(tmp_path, ("privacy.share", "0.25"))
-    assert (whole.public.study, whole.public.purpose, part.public.share) == ("Toy", "statistics", 0.25)
+    assert (whole.public.study, whole.public.purpose, part.public.share) == ("Toy", "training", 0.25)
     for name, view in part.silos.items():
         assert (view.plan.cost <= 0.25 * whole.silos[name].plan.budget * (1 + 1e-12)).all()
         assert (view.plan.cost > 0.0).any()

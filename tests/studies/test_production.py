@@ -73,6 +73,7 @@ def test_a_real_run_refuses_a_loss_that_raises_on_nan_and_doctor_says_so_before(
         ([("run.method", '"minimum"')], 3, "method minimum is for simulations only"),
         ([("run.split", '"by_seed"')], 2, "a real run has one split"),
         ([("policy.max_local_steps", "1")], 3, "local_steps=2 (policy: at most 1)"),
+        ([("run.purpose", '"evaluation"')], 3, "the plan states purpose='evaluation', but its rounds are training"),
     ],
 )
 def test_what_is_no_real_run_is_refused(steward: Steward, changes: Sequence[Change], code: int, expected: str) -> None:
@@ -114,23 +115,23 @@ def test_a_run_books_its_share_its_purpose_and_its_study(steward: Steward) -> No
     steward.creates()
     asked: list[Change] = [
         ("privacy.share", "0.2"),
-        ("run.purpose", '"evaluation"'),
+        ("run.purpose", '"training"'),
         ("run.study", '"Risk 2026"'),
-        ("policy.reserved", "{ training = 0.5 }"),
+        ("policy.reserved", "{ evaluation = 0.5 }"),
         ("policy.max_epsilon_per_run", "2.0"),
     ]
     assert steward.types("train", steward.writes(*asked)) == 0, steward.err
     public = read_result(Path("study/spring")).public
-    assert (public.share, public.purpose, public.study) == (0.2, "evaluation", "Risk 2026")
+    assert (public.share, public.purpose, public.study) == (0.2, "training", "Risk 2026")
     assert steward.types("ledger", "show", "a/ledger.db", "--json") == 0
     told = json.loads(steward.out)
     assert (told["account"], told["silos_per_person"], told["renyi_accounts"]) == ("renyi", 1, 40)
     (booked,) = told["runs"]
-    assert (booked["share"], booked["purpose"], booked["study"]) == (0.2, "evaluation", "Risk 2026")
+    assert (booked["share"], booked["purpose"], booked["study"]) == (0.2, "training", "Risk 2026")
     assert all(0.0 < group["mean_share_used"] <= 0.2 for group in told["groups"])
     assert booked["largest_cost"] <= 2.0
     assert steward.types("ledger", "show", "a/ledger.db") == 0
-    for said in ("Rényi accounts", "in this silo only", "spring 0.2 evaluation Risk 2026"):
+    for said in ("Rényi accounts", "in this silo only", "spring 0.2 training Risk 2026"):
         assert said in steward.out
 
 

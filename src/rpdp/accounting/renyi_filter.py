@@ -75,33 +75,30 @@ def is_mapped_order(numbers: OrderNumbers, epsilon: FloatArray, delta: FloatArra
 
 
 def lifetime_divergence(
-    epsilon: FloatArray, delta: FloatArray, numbers: OrderNumbers, silos_per_person: int = 1
+    epsilon: FloatArray, delta: FloatArray, numbers: OrderNumbers, joint_delta: float | None = None
 ) -> FloatArray:
     """B: what a record that was enrolled at this order may book over its life, given its ε and δ in force; at least 0.
 
-    The order stays as it was enrolled, so a raised ε adds its difference. With several silos per person, B is at most
-    what any larger ε would give at its own order, so that nobody's B exceeds that of the person's largest ε.
+    The order stays as it was enrolled, so a raised ε adds its difference. With several silos per person, `joint_delta`
+    is the δ at which all of them enrolled. Then B is at most what any larger ε would give at that δ and its own order,
+    so that nobody's B exceeds that of the person's largest ε. A lowered δ must not change that limit: the map of a
+    smaller δ has larger orders, and B at them may be larger.
     """
     order = ORDERS[numbers]
     budget = np.where(epsilon > 0.0, epsilon - conversion(order, delta), 0.0)  # ε = 0 allows nothing
-    if silos_per_person > 1:
-        budget = np.minimum(budget, _least_above(epsilon, delta))
+    if joint_delta is not None:
+        budget = np.minimum(budget, _least_above(epsilon, joint_delta))
     return np.maximum(budget - _ROUNDING * (np.abs(budget) + np.abs(epsilon)), 0.0)
 
 
-def _least_above(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
+def _least_above(epsilon: FloatArray, delta: float) -> FloatArray:
     """The smallest ε′ − g(α(ε′), δ) over all ε′ ≥ ε."""
-    result = np.empty(epsilon.shape)
-    for one in np.unique(delta):
-        rows = delta == one
-        starts, numbers = _pieces(float(one))
-        prices = conversion(ORDERS[numbers], np.full(numbers.shape, one))
-        # Within a piece the value rises with ε′, so that its smallest is at its start.
-        later = np.minimum.accumulate((starts - prices)[::-1])[::-1]
-        piece = np.searchsorted(starts, epsilon[rows], side="right") - 1
-        own = epsilon[rows] - prices[piece]
-        result[rows] = np.minimum(own, np.append(later, np.inf)[piece + 1])
-    return result
+    starts, numbers = _pieces(delta)
+    prices = conversion(ORDERS[numbers], np.full(numbers.shape, delta))
+    # Within a piece the value rises with ε′, so that its smallest is at its start.
+    later = np.minimum.accumulate((starts - prices)[::-1])[::-1]
+    piece = np.searchsorted(starts, epsilon, side="right") - 1
+    return np.asarray(np.minimum(epsilon - prices[piece], np.append(later, np.inf)[piece + 1]))
 
 
 def _pieces(delta: float) -> tuple[FloatArray, OrderNumbers]:

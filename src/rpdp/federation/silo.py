@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rpdp.federation.policy import Policy
     from rpdp.federation.training_process import TrainingProcess
     from rpdp.ledger import Account
-    from rpdp.planning import Allowances, Planner, PublicPlan, SiloPlan
+    from rpdp.planning import Allowances, Planner, PublicPlan, Purpose, SiloPlan
     from rpdp.sampling import Randomness
     from rpdp.training import Kernel, PerRecordLoss, Records
 
@@ -107,6 +107,8 @@ class Silo:
     """
 
     training: ClassVar[type[LocalTraining]] = LocalTraining
+    purpose: ClassVar[Purpose] = "training"
+    """What a silo does with its records in a round, whatever a plan calls it."""
 
     def __init__(
         self,
@@ -243,6 +245,7 @@ class Silo:
         # Settings whose cost nobody can compute are refused, whatever kind of account would price them.
         PrivacyCurve(public.schedule, noise_multiplier=public.noise_multiplier, delta=public.delta)
         allowance = self.policy.allowance(public)
+        self._require_purpose(public)
         self._require_accounts(public)
         allowed = self.account.left(self.budgets, self.policy.lifetime_delta, allowance)
         if self.is_timed:
@@ -364,6 +367,16 @@ class Silo:
         # Stored before it is returned: once the bytes may have left, every later answer must repeat exactly them.
         self.account.store(self._admitted().name, update.round, update.to_bytes())
         return update
+
+    def _require_purpose(self, public: PublicPlan) -> None:
+        """Refuse to train for a plan that says it is for something else: it could take what is reserved for that."""
+        if public.purpose != self.purpose:
+            raise PrivacyRefusal(
+                f"silo {self.name}: the plan states purpose={public.purpose!r}, but its rounds are {self.purpose}, and "
+                f"budgets that are reserved for {public.purpose} are not for that; nothing was reserved. State purpose="
+                f"{self.purpose!r}",
+                Reason.POLICY,
+            )
 
     def _require_accounts(self, public: PublicPlan) -> None:
         """Refuse a plan for other accounts than this silo keeps: a person's accounts in all silos must fit together."""

@@ -48,6 +48,11 @@ class AccountTerms:
         """Into how many parts a budget is split among silos; this silo holds one of them."""
         return self.silos_per_person if self.account == "sums" else 1
 
+    @property
+    def joint_delta(self) -> float | None:
+        """The δ at which all silos of a person enrol their Rényi accounts; None if a person is in one silo alone."""
+        return self.own_delta if self.silos_per_person > 1 else None
+
     def per_record(self, budgets: BudgetTable) -> RecordBudgets:
         """What this silo holds of each record's budget, after splits among silos and among a person's records."""
         if self.silos_per_person > 1 and self.account == "renyi":

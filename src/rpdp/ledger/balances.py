@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rpdp.ledger.account_terms import AccountTerms
     from rpdp.ledger.stewardship.actions import Action
     from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.record_store import RecordStore
@@ -34,7 +35,7 @@ class Balances(RecordAccounts):
         roster: The records of the silo's table.
         places: For each record of the ledger, its position in the roster, or −1.
         actions: The steward actions so far.
-        silos_per_person: In how many silos a person may have an account.
+        terms: The terms of the ledger's accounts.
     """
 
     def __init__(
@@ -43,10 +44,10 @@ class Balances(RecordAccounts):
         roster: Roster,
         places: NDArray[np.int32],
         actions: Sequence[Action],
-        silos_per_person: int,
+        terms: AccountTerms,
     ) -> None:
         self.roster = roster
-        self.silos_per_person = silos_per_person
+        self.terms = terms
         self.places = places
         self.read(store, actions)
 
@@ -114,5 +115,5 @@ class Balances(RecordAccounts):
         delta: FloatArray,
         withdrawn: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
-        budget, own_delta = lifetime_budgets(epsilon, delta, self.order[rows], self.silos_per_person)
+        budget, own_delta = lifetime_budgets(epsilon, delta, self.order[rows], self.terms)
         return withdrawn | is_overbooked(budget, own_delta, self.booked[rows], self.booked_delta[rows])

@@ -289,7 +289,7 @@ class Ledger(StewardActions, Account):
             if int((places != ABSENT).sum()) != len(roster):
                 raise BudgetError(_unknown(ids, places, len(self.records)))
             actions = self.booked_actions() if self.is_writer else self.actions()
-            made = Balances(self.records, roster, places, actions, self.silos_per_person)
+            made = Balances(self.records, roster, places, actions, self.terms)
         if not self._is_bound:
             self._balances, self._are_balances_stale = made, False
         return made

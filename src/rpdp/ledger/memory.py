@@ -72,7 +72,7 @@ class MemoryAccount(Account):
         if self._order is None:
             self._order = terms.orders(stated)
         assert stated.delta is not None
-        accounts = RecordAccounts(stated.epsilon, stated.delta, self._order, silos_per_person=self.silos_per_person)
+        accounts = RecordAccounts(stated.epsilon, stated.delta, self._order, terms=terms)
         accounts.booked, accounts.booked_delta = self._bookings.booked, self._bookings.booked_delta
         accounts.withdrawn[self._off] = True
         return accounts.allowances(allowance, terms.own_delta, None, self._booked_for(allowance))

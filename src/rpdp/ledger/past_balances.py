@@ -19,7 +19,7 @@ def balances_before(ledger: LedgerBase, admission: Admission, now: Balances) -> 
         now.roster,
         now.places,
         ledger.booked_actions(before=admission.seq),
-        ledger.silos_per_person,
+        ledger.terms,
     )
     for run in ledger.runs.admissions():
         cancelled = ledger.runs.cancellation(run.run)

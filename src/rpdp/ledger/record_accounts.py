@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.budgets import RecordBudgets
+    from rpdp.ledger.account_terms import AccountTerms
     from rpdp.ledger.store.fixed_point import FloatArray, UnitArray
     from rpdp.planning import Purpose, SiloPlan
 
@@ -50,17 +51,22 @@ class RecordAccounts:
         booked: What is booked: units of ε, or of ρ.
         booked_delta: Units of δ that are booked; 0 in a Rényi account.
         withdrawn: Who has withdrawn.
-        silos_per_person: In how many silos a person may have an account.
+        terms: The terms on which they were opened; None for one silo by itself.
     """
 
     def __init__(
-        self, epsilon: FloatArray, delta: FloatArray, order: NDArray[np.uint8], *, silos_per_person: int = 1
+        self,
+        epsilon: FloatArray,
+        delta: FloatArray,
+        order: NDArray[np.uint8],
+        *,
+        terms: AccountTerms | None = None,
     ) -> None:
         size = len(epsilon)
         self.epsilon = epsilon
         self.delta = delta
         self.order = order
-        self.silos_per_person = silos_per_person
+        self.terms = terms
         self.booked: UnitArray = np.zeros(size, dtype=np.int64)
         self.booked_delta: UnitArray = np.zeros(size, dtype=np.int64)
         self.withdrawn = np.zeros(size, dtype=bool)
@@ -70,9 +76,14 @@ class RecordAccounts:
     def __len__(self) -> int:
         return len(self.epsilon)
 
+    @property
+    def silos_per_person(self) -> int:
+        """In how many silos a person may have an account."""
+        return 1 if self.terms is None else self.terms.silos_per_person
+
     def lifetime(self, stated: RecordBudgets | None = None) -> tuple[FloatArray, FloatArray]:
         """The lifetime budgets: ε or B, and δ. With `stated`, of the smaller of the budget in force and that one."""
-        return lifetime_budgets(*self._in_force(stated), self.order, self.silos_per_person)
+        return lifetime_budgets(*self._in_force(stated), self.order, self.terms)
 
     def _in_force(self, stated: RecordBudgets | None) -> tuple[FloatArray, FloatArray]:
         if stated is None:
@@ -162,7 +173,7 @@ class RecordAccounts:
 
 
 def lifetime_budgets(
-    epsilon: FloatArray, delta: FloatArray, order: NDArray[np.uint8], silos_per_person: int
+    epsilon: FloatArray, delta: FloatArray, order: NDArray[np.uint8], terms: AccountTerms | None
 ) -> tuple[FloatArray, FloatArray]:
     """What an account may book for life: ε and δ of a sum account, B and no δ of a Rényi account."""
     rows = order > 0
@@ -171,7 +182,8 @@ def lifetime_budgets(
     budget, own_delta = epsilon.copy(), delta.copy()
     positive = rows & (delta > 0.0)  # without δ there is no Rényi account: nothing may be booked
     budget[rows], own_delta[rows] = 0.0, 0.0
-    budget[positive] = lifetime_divergence(epsilon[positive], delta[positive], order[positive], silos_per_person)
+    joint_delta = None if terms is None else terms.joint_delta
+    budget[positive] = lifetime_divergence(epsilon[positive], delta[positive], order[positive], joint_delta)
     return budget, own_delta
 
 

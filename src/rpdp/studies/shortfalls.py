@@ -71,9 +71,7 @@ def _shortfall(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
     balances = ledger.balances(silo.budgets.ids)
     allowance = silo.policy.allowance(plan.public)
     left = ledger.left(silo.budgets, silo.policy.lifetime_delta, allowance)
-    unused = RecordAccounts(
-        balances.epsilon, balances.delta, balances.order, silos_per_person=balances.silos_per_person
-    )
+    unused = RecordAccounts(balances.epsilon, balances.delta, balances.order, terms=balances.terms)
     stated = replace(ledger.terms, lifetime_delta=silo.policy.lifetime_delta).per_record(silo.budgets)
     full = unused.allowances(allowance, ledger.terms.own_delta, stated)
     wanted = assign_allowed(plan.public, plan.ids, full, estimator=plan.estimator)

@@ -244,7 +244,7 @@ class RunSection:
         seeds: A number of seeds or a list of them; without seeds it is a real run.
         first_seed: The first of a number of seeds, by default 1.
         id: The name of a real run in the ledgers.
-        purpose: What the run is for: training, evaluation or statistics. Silos book it.
+        purpose: What the run is for; silos book it. A silo trains for `training` alone.
         study: The name of the study that the run belongs to. Silos book it.
         output: Directory for results, from the current directory; by default `runs/` and the study file's name.
         split: fixed: one split into training and test records; by_seed: each seed has its own.

@@ -9,6 +9,7 @@ _DIVERGENCE = "tests/accounting/test_divergence.py::"
 _DELTAS = "tests/accounting/test_delta_table.py::"
 _ALLOWANCES = "tests/planning/test_allowances.py::"
 _ACCOUNTS = "tests/ledger/test_accounts.py::"
+_ADMISSION = "tests/federation/test_admission.py::"
 
 ACCOUNTS = (
     # The filter
@@ -40,7 +41,7 @@ ACCOUNTS = (
         "envelope-over-larger-budgets-dropped",
         "section 7",
         "accounting/renyi_filter.py",
-        "        budget = np.minimum(budget, _least_above(epsilon, delta))\n",
+        "        budget = np.minimum(budget, _least_above(epsilon, joint_delta))\n",
         "        budget = np.minimum(budget, epsilon)\n",
         (f"{_FILTER}test_without_the_envelope_two_silos_exceed_the_largest_epsilon",),
     ),
@@ -48,9 +49,17 @@ ACCOUNTS = (
         "envelope-of-the-own-order-alone",
         "section 7",
         "accounting/renyi_filter.py",
-        "        result[rows] = np.minimum(own, np.append(later, np.inf)[piece + 1])\n",
-        "        result[rows] = own\n",
+        "np.minimum(epsilon - prices[piece], np.append(later, np.inf)[piece + 1])",
+        "epsilon - prices[piece]",
         (f"{_FILTER}test_without_the_envelope_two_silos_exceed_the_largest_epsilon",),
+    ),
+    Mutant(
+        "envelope-at-a-lowered-delta",
+        "section 7",
+        "ledger/record_accounts.py",
+        "    joint_delta = None if terms is None else terms.joint_delta\n",
+        "    joint_delta = None if terms is None or terms.joint_delta is None else float(delta.min())\n",
+        (f"{_ACCOUNTS}test_a_lowered_delta_gives_nothing_to_a_person_in_several_silos",),
     ),
     Mutant(
         "order-computed-again-after-a-raise",
@@ -152,6 +161,14 @@ ACCOUNTS = (
         "            amount = _without(amount, share * budget, booked, EPSILON_SHIFT)\n",
         "",
         (f"{_ALLOWANCES}test_a_share_that_is_reserved_is_left_to_its_purpose",),
+    ),
+    Mutant(
+        "training-under-the-name-of-another-purpose",
+        "section 7",
+        "federation/silo.py",
+        "        self._require_purpose(public)\n",
+        "",
+        (f"{_ADMISSION}test_training_cannot_take_what_is_reserved_for_another_purpose_by_its_name",),
     ),
     Mutant(
         "reserved-share-counted-twice",

@@ -28,8 +28,7 @@ class Accounts(RecordAccounts):
 
     def __init__(self, ledger: LedgerBase, chunk: Chunk, actions: Sequence[IndexedAction]) -> None:
         epsilon, delta = ledger.records.budgets(chunk)
-        order, silos_per_person = ledger.records.orders(chunk), ledger.silos_per_person
-        super().__init__(epsilon, delta, order, silos_per_person=silos_per_person)
+        super().__init__(epsilon, delta, ledger.records.orders(chunk), terms=ledger.terms)
         self.hashes = ledger.records.hashes(chunk)
         for action in actions:
             action.apply(self.hashes, self)

@@ -73,7 +73,7 @@ def _replay_chunk(
     hashes = ledger.records.hashes(chunk)
     epsilon, delta = ledger.records.budgets(chunk)
     first = ledger.records.orders(chunk, before=chunk.segment + 1)
-    replayed = RecordAccounts(epsilon, delta, first, silos_per_person=ledger.silos_per_person)
+    replayed = RecordAccounts(epsilon, delta, first, terms=ledger.terms)
     yield from _first_orders(chunk, replayed)
     for seq, entry in history:
         if seq < chunk.segment:

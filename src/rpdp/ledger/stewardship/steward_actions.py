@@ -144,9 +144,7 @@ class StewardActions(LedgerBase):
         with self.reading():
             persons = Persons.of(self.records, np.concatenate(named), names)
             roster = Roster(persons.members)
-            balances = Balances(
-                self.records, roster, self.records.places(roster), self.actions(), self.silos_per_person
-            )
+            balances = Balances(self.records, roster, self.records.places(roster), self.actions(), self.terms)
         if kind == "raise" and balances.order.any() and not np.isnan(new_delta).all():
             raise InputError(
                 "the δ of a Rényi account is fixed when a record is enrolled and is never raised; nothing was changed. "

@@ -28,7 +28,6 @@ _TORCH = "PyTorch has no public name for it"
 PRIVATE_NAMES_OF_OTHERS = {
     "_BatchNorm": _TORCH,
     "_ConvNd": _TORCH,
-    "_DropoutNd": _TORCH,
     "_InstanceNorm": _TORCH,
     "_forward_hooks": _TORCH,
     "_forward_pre_hooks": _TORCH,
@@ -36,6 +35,7 @@ PRIVATE_NAMES_OF_OTHERS = {
     "_reversed_padding_repeated_twice": _TORCH,
     "_saved_result1": _TORCH,
     "_saved_result2": _TORCH,
+    "_schema": _TORCH,
     "_version": "PyTorch documents it as the counter of in-place changes",
 }
 """Private names of other objects that may be used, and why."""

@@ -37,6 +37,13 @@ def test_pooled_accuracy_and_the_mean_over_silos() -> None:
     assert model.module.training
 
 
+def test_evaluation_leaves_every_layer_in_the_mode_that_it_was_in() -> None:
+    """A dropout layer that was switched off must stay so: the kernel has no masks for it."""
+    model = FlatModel(nn.Sequential(nn.Linear(1, 1), nn.Dropout(0.5).eval()))
+    Evaluation(TESTS, is_equal).answers(model, TESTS["a"])
+    assert [layer.training for layer in model.module.modules()] == [True, True, False]
+
+
 def test_answers_by_record() -> None:
     tests = Evaluation(TESTS, is_equal)
     assert tests.answers(identity(), TESTS["a"]).tolist() == [True, True, True, False]

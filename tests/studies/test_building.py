@@ -166,7 +166,7 @@ def test_budgets_that_do_not_fit(tmp_path: Path, counts: dict[str, int], expecte
         ([("task.model", "half")], InputError, "Use model.float()"),
         ([("task.model", "narrow")], InputError, "silo a: model and loss fail on made-up records: RuntimeError"),
         ([("task.model", "batchnorm")], PrivacyRefusal, "BatchNorm1d normalises a record with the statistics"),
-        ([("task.model", "dropout")], PrivacyRefusal, "Dropout draws from torch's generator"),
+        ([("task.model", "noisy")], PrivacyRefusal, "model or loss draw random numbers with aten.rand_like"),
         ([("task.loss", "number_loss")], InputError, "the loss returned float; it must return one value per record"),
         ([("task.loss", "mean_loss")], InputError, "one value per record"),
         ([("policy.lifetime_delta", "1e-6")], PrivacyRefusal, "delta=0.001 (policy: at most 1e-06)"),

@@ -49,7 +49,7 @@ def test_a_run_that_can_start(tmp_path: Path) -> None:
     ("change", "code", "expected"),
     [
         (("task.model", "batchnorm"), 3, "model: 1: BatchNorm1d normalises a record"),
-        (("task.model", "dropout"), 3, "model: 1: Dropout draws from torch's generator"),
+        (("task.model", "noisy"), 3, "model or loss draw random numbers with aten.rand_like"),
         (("task.model", "Hard"), 2, "model: the model is not differentiable"),
         (("task.model", "Rounded"), 2, "model: the model is not differentiable"),
         (("task.model", "narrow"), 2, "model: silo a: model and loss fail on made-up records"),

@@ -109,6 +109,15 @@ def dropout():
     return nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
 
 
+class Noise(nn.Module):
+    def forward(self, inputs):
+        return inputs + torch.rand_like(inputs)
+
+
+def noisy():
+    return nn.Sequential(nn.Linear(3, 4), Noise(), nn.Linear(4, 1))
+
+
 class Hard(nn.Module):
     def __init__(self):
         super().__init__()

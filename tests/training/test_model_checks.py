@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,9 @@ from rpdp.training import (
     to_groupnorm,
 )
 from rpdp.training import model_probe as probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def loss(output: Tensor, targets: Tensor) -> Tensor:
@@ -61,7 +65,6 @@ def test_batchnorm_is_refused_and_its_conversion_accepted() -> None:
     [
         (nn.InstanceNorm1d(3, track_running_stats=True), "refuse"),
         (nn.Embedding(3, 3, max_norm=1.0), "refuse"),
-        (nn.Dropout(0.1), "refuse"),
         (nn.Linear(3, 3).requires_grad_(False), "note"),
     ],
 )
@@ -118,17 +121,32 @@ def test_a_buffer_that_changes_is_refused() -> None:
         make_kernel(FlatModel(Counts()), loss, some_records())
 
 
-class FunctionalDropout(nn.Module):
+class Noise(nn.Module):
+    """Adds numbers of its own: from torch's generator, or from elsewhere."""
+
+    def __init__(self, numbers: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.numbers = numbers
+
     def forward(self, values: Tensor) -> Tensor:
-        return F.dropout(values, 0.5, training=True)
+        return values + self.numbers(values)
 
 
-def test_dropout_is_refused_also_where_no_module_shows_it() -> None:
-    with pytest.raises(PrivacyRefusal, match="draws from torch's generator"):
-        make_kernel(FlatModel(perceptron(nn.Dropout(0.5))), loss, some_records())
-    model = FlatModel(perceptron(FunctionalDropout()))
-    before = torch.get_rng_state()
-    with pytest.raises(PrivacyRefusal, match="draws from torch's random generator"):
+def from_numpy(values: Tensor) -> Tensor:
+    return torch.from_numpy(np.random.default_rng().random(values.shape[1])).to(values)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (torch.rand_like, "draw random numbers with aten.rand_like"),
+        (lambda values: F.gumbel_softmax(values, dim=1), "draw random numbers with aten.exponential_"),
+        (from_numpy, "a generator of their own"),
+    ],
+)
+def test_random_numbers_from_elsewhere_than_the_run_are_refused(numbers: Callable[[Tensor], Tensor], said: str) -> None:
+    model, before = FlatModel(perceptron(Noise(numbers))), torch.get_rng_state()
+    with pytest.raises(PrivacyRefusal, match=said):
         make_kernel(model, loss, some_records())
     assert torch.equal(before, torch.get_rng_state())
 
@@ -136,20 +154,22 @@ def test_dropout_is_refused_also_where_no_module_shows_it() -> None:
 @pytest.mark.parametrize("draws", [True, False])
 def test_the_generator_of_a_gpu_is_watched_too(monkeypatch: pytest.MonkeyPatch, draws: bool) -> None:
     """A GPU has a generator of its own; here is one that looks like it, and a model that draws from no other."""
-    state = torch.zeros(2)
+    state, module = torch.zeros(2), nn.Linear(4, 3)
 
     def put_back(kept: Tensor, device: torch.device) -> None:
         state.copy_(kept)
 
     def losses(kernel: object, records: Records) -> Tensor:
         state.add_(float(draws))
-        return torch.zeros(len(records))
+        outputs: Tensor = module(torch.zeros(len(records), 4))
+        return outputs.sum(1)
 
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: state.clone())
     monkeypatch.setattr(torch.cuda, "set_rng_state", put_back)
     monkeypatch.setattr(probe, "_losses", losses)
-    kernel: Any = SimpleNamespace(model=SimpleNamespace(module=nn.Linear(4, 3), device=torch.device("cuda")))
-    with pytest.raises(PrivacyRefusal, match="random generator") if draws else nullcontext():
+    flat = SimpleNamespace(module=module, parameters=list(module.parameters()), device=torch.device("cuda"))
+    kernel: Any = SimpleNamespace(model=flat)
+    with pytest.raises(PrivacyRefusal, match="a generator of their own") if draws else nullcontext():
         probe.require_repeatable(kernel, some_records())
     assert not state.any()
 

@@ -54,19 +54,13 @@ class Evaluation:
 
     def answers(self, model: FlatModel, records: Records) -> Tensor:
         """Return for each record whether the model is right."""
-        module = model.module
-        was_training = module.training
-        module.eval()
-        try:
-            with torch.no_grad():
-                parts = [
-                    self.correct(
-                        module(*[model.prepare(tensor) for tensor in chunk.inputs]), chunk.targets.to(model.device)
-                    )
-                    for chunk in records.chunks(CHUNK)
-                ]
-        finally:
-            module.train(was_training)
+        with model.evaluating(), torch.no_grad():
+            parts = [
+                self.correct(
+                    model.module(*[model.prepare(tensor) for tensor in chunk.inputs]), chunk.targets.to(model.device)
+                )
+                for chunk in records.chunks(CHUNK)
+            ]
         return torch.cat(parts).cpu() if parts else torch.zeros(0, dtype=torch.bool)
 
     def score(self, hits: Mapping[str, int]) -> Score:

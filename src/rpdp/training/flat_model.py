@@ -7,6 +7,7 @@ always agree, without copying.
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,8 @@ from torch import nn
 from rpdp.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
 DTYPES = (torch.float32, torch.float64)
@@ -70,6 +73,21 @@ class FlatModel:
         if self.channels_last and tensor.dim() == 4 and tensor.is_floating_point():
             return _channels_last(tensor)
         return tensor
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """A context in which the module is in eval mode; afterwards every layer is in the mode that it was in.
+
+        `module.train()` would be wrong afterwards: it would switch on a dropout layer that the user had switched off,
+        and the kernel, chosen when it was off, gives it no masks of its own.
+        """
+        modes = [(layer, layer.training) for layer in self.module.modules()]
+        self.module.eval()
+        try:
+            yield
+        finally:
+            for layer, training in modes:
+                layer.training = training
 
     def require_intact(self) -> None:
         """Refuse if a parameter is no longer a view of the flat tensor: updates would not reach the model."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,8 +19,11 @@ from torch import Tensor
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
+from rpdp.sampling.keystream import KEY_BYTES
+from rpdp.training.record_masks import MaskedRun
 
 if TYPE_CHECKING:
+    from rpdp.sampling import Randomness
     from rpdp.training.flat_model import FlatModel
     from rpdp.training.records import Records
 
@@ -66,13 +70,18 @@ class ClippedSum:
 
 
 class Kernel(ABC):
-    """Computes sums of clipped per-record gradients of one model and one loss."""
+    """Computes sums of clipped per-record gradients of one model and one loss.
+
+    Attributes:
+        draws_masks: Whether model or loss draw masks (dropout). `make_kernel` finds out. Records then need masks.
+    """
 
     name: ClassVar[str]
 
     def __init__(self, model: FlatModel, loss: PerRecordLoss) -> None:
         self.model = model
         self.loss = loss
+        self.draws_masks = False
 
     def clipped_sum(self, records: Records, clip_norm: float) -> ClippedSum:
         """The clipped sum over these records, as a new flat tensor; zero for no records."""
@@ -98,6 +107,21 @@ class Kernel(ABC):
             return self.model.values.new_zeros(0)
         return self._add(records, clip_norm * (1 - CLIP_SLACK), total, progress)
 
+    def mask_key(self, randomness: Randomness) -> bytes | None:
+        """A new key for the masks of one step, from the run's own randomness; None for a model without dropout."""
+        return randomness.words(KEY_BYTES // 8).tobytes() if self.draws_masks else None
+
+    def masked_run(self, records: Records) -> AbstractContextManager[object]:
+        """A context in which model and loss draw the masks of these records."""
+        if records.masks is not None:
+            return MaskedRun(records.masks)
+        if self.draws_masks:
+            raise InputError(
+                "the model has dropout, and these records have no masks: use "
+                "records.select(drawn).masked(kernel.mask_key(randomness), drawn)"
+            )
+        return nullcontext()
+
     @abstractmethod
     def _add(self, records: Records, bound: float, total: Tensor, progress: Progress | None) -> Tensor:
         """Like `add_clipped_sum`, for at least one record, clipping at `bound`."""
@@ -105,8 +129,9 @@ class Kernel(ABC):
     def record_losses(self, records: Records) -> Tensor:
         """Run model and loss on a batch; refuse anything but one value per record."""
         prepare = self.model.prepare
-        output = self.model.module(*[prepare(tensor) for tensor in records.inputs])
-        losses = self.loss(output, records.targets.to(self.model.device))
+        with self.masked_run(records):
+            output = self.model.module(*[prepare(tensor) for tensor in records.inputs])
+            losses = self.loss(output, records.targets.to(self.model.device))
         require_record_losses(losses, len(records))
         if not losses.requires_grad:
             raise InputError(

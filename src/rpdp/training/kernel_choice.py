@@ -42,13 +42,15 @@ def make_kernel(model: FlatModel, loss: PerRecordLoss, example: Records) -> Kern
     model.require_finite()
     reference = LoopKernel(model, loss)
     pair = probe_pair(reference, example)
-    require_repeatable(reference, pair)
+    draws_masks = require_repeatable(reference, pair)
     require_independent_records(reference, pair)
-    return _fastest(model, loss, pair)
+    kernel = _fastest(model, loss, pair, draws_masks)
+    kernel.draws_masks = draws_masks
+    return kernel
 
 
-def _fastest(model: FlatModel, loss: PerRecordLoss, pair: Records) -> Kernel:
-    if AffineKernel.supports(model, pair):
+def _fastest(model: FlatModel, loss: PerRecordLoss, pair: Records, draws_masks: bool) -> Kernel:
+    if not draws_masks and AffineKernel.supports(model, pair):
         return AffineKernel(model, loss)
     try:
         ghost = GhostKernel(model, loss)

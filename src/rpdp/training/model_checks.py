@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from rpdp.errors import PrivacyRefusal
@@ -47,7 +46,6 @@ def check_model(model: nn.Module) -> list[ModelIssue]:
     | BatchNorm | refuse | a record's output depends on the whole batch: `to_groupnorm` converts |
     | InstanceNorm with running statistics | refuse | buffers carry data of records past the noise |
     | Embedding with `max_norm` | refuse | looking up a record changes the weights without noise |
-    | active dropout | refuse | masks would come from torch's generator, not from the run's randomness |
     | frozen parameters | note | only trainable parameters are clipped, noised and counted |
     """
     issues = [issue for name, module in model.named_modules() for issue in _check_module(name, module)]
@@ -109,8 +107,6 @@ def _check_module(name: str, module: nn.Module) -> Iterator[ModelIssue]:
         yield ModelIssue(
             "refuse", name, f"{kind} with max_norm rescales rows when they are looked up; use max_norm=None"
         )
-    elif isinstance(module, _DropoutNd) and module.p > 0 and module.training:
-        yield ModelIssue("refuse", name, f"{kind} draws from torch's generator; use p=0 or put this layer in eval mode")
 
 
 def _check_parameters(model: nn.Module) -> Iterator[ModelIssue]:

@@ -3,9 +3,10 @@
 Clipping bounds the effect of one record on the sum only if no other record's gradient depends on it. The probe runs
 model and loss on a pair of records. The first record's loss must have a derivative of exactly zero with respect to the
 second record's input, and must be the same alone as in the pair. This detects batch statistics, contrastive losses and
-in-batch weighting. It cannot detect code that mixes records only later, or only in rare cases. The probe also detects
-models whose buffers change, or that draw random numbers, when they run. It never sees a real record: whether a run
-starts must not depend on one.
+in-batch weighting. It cannot detect code that mixes records only later, or only in rare cases. With dropout, a record
+has the same masks in both runs, so a layer that takes them from another record shows too. The probe also detects
+models whose buffers change when they run, or that draw random numbers from elsewhere than the run. It never sees a real
+record: whether a run starts must not depend on one.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+from rpdp.sampling.keystream import KEY_BYTES
 from rpdp.training.records import Records
 from rpdp.training.synthetic_records import synthetic_variants
 
@@ -32,13 +35,17 @@ VALUE_TOLERANCE = 1e-3
 Records that influence each other differ by more.
 """
 
+_KEY = bytes(KEY_BYTES)
+"""The key of the masks in a probe. It is no secret: nothing is released."""
+
 
 def probe_pair(kernel: Kernel, records: Records) -> Records:
-    """Two synthetic records for the probe, with finite losses if possible."""
+    """Two synthetic records for the probe, with masks, and with finite losses if possible."""
     if len(records) == 0:
         raise InputError("the data set is empty: give at least one record to train on")
     with _undisturbed(kernel):
-        outcomes = [(pair, _outcome(kernel, pair)) for pair in synthetic_variants(records, 2)]
+        pairs = [pair.masked(_KEY, np.arange(2)) for pair in synthetic_variants(records, 2)]
+        outcomes = [(pair, _outcome(kernel, pair)) for pair in pairs]
     if all(isinstance(outcome, Exception) for _, outcome in outcomes):
         error = outcomes[0][1]
         raise InputError(
@@ -83,15 +90,15 @@ def _outcome(kernel: Kernel, records: Records) -> bool | Exception:
         return error
 
 
-def require_repeatable(kernel: Kernel, records: Records) -> None:
-    """Refuse a model that changes its buffers, or draws from torch's generator, when it runs.
+def require_repeatable(kernel: Kernel, records: Records) -> bool:
+    """Refuse a model that changes its buffers, or whose randomness is not the run's own, when it runs forward and back.
 
-    Random masks (dropout) are no leak in themselves as long as nobody knows them. But all randomness of a release must
-    come from one `Randomness`, and the seed of torch's generator may be known. A new record then shifts the masks of
-    all later records and moves the sum by more than the clip norm.
+    Returns:
+        Whether model and loss draw masks (dropout).
     """
     with _undisturbed(kernel) as (buffers, states):
-        _losses(kernel, records)
+        losses = _losses(kernel, records)
+        torch.autograd.grad(losses.sum(), kernel.model.parameters, allow_unused=True)
         now = dict(kernel.model.module.named_buffers())
         changed = [name for name, before in buffers.items() if not _same(now[name], before)]
         drew = not all(map(torch.equal, states, _generator_states(kernel.model.device)))
@@ -100,11 +107,15 @@ def require_repeatable(kernel: Kernel, records: Records) -> None:
             f"running the model changes its buffers {changed}, which would carry data of the records past the "
             "noise. Remove them, or use layers without running statistics"
         )
-    if drew:
+    with _undisturbed(kernel):
+        again = _losses(kernel, records)
+    if drew or not torch.equal(losses.nan_to_num(), again.nan_to_num()):
         raise PrivacyRefusal(
-            "running the model draws from torch's random generator (dropout?), whose seed others may know; set "
-            "p=0 in its dropout layers, or put those layers in eval mode"
+            "model or loss draw random numbers from a generator of their own: the same records with the same weights "
+            "and masks give other losses the second time. A new record would shift the numbers of all others; use "
+            "torch's dropout layers, whose masks come from the run's own randomness"
         )
+    return records.masks is not None and records.masks.draws > 0
 
 
 def require_independent_records(kernel: Kernel, pair: Records) -> None:
@@ -114,6 +125,7 @@ def require_independent_records(kernel: Kernel, pair: Records) -> None:
             tensor.detach().clone().requires_grad_() if tensor.is_floating_point() else tensor for tensor in pair.inputs
         ),
         pair.targets,
+        masks=pair.masks,
     )
     together = _losses(kernel, watched)
     alone = _losses(kernel, pair.rows(0, 1))
@@ -142,5 +154,6 @@ def _same(one: Tensor, other: Tensor) -> bool:
 def _mixes(evidence: str) -> PrivacyRefusal:
     return PrivacyRefusal(
         f"the loss of one record depends on another record: {evidence}. Clipping then does not bound the effect of one "
-        "record; remove batch statistics and in-batch comparisons from model and loss"
+        "record; remove batch statistics and in-batch comparisons from model and loss. Dropout needs tensors in which "
+        "records come first (batch_first=True)"
     )

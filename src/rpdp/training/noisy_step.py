@@ -104,7 +104,7 @@ class NoisyStep:
     | a record that makes model or loss raise, whatever it raises | contributes zero, with a `BadRecordWarning` here |
     | such a record in a later step with the same `failed` | contributes zero; model and loss do not see it again |
     | a model with NaN or infinite parameters | `PrivacyRefusal`, nothing released |
-    | dropout | refused by `make_kernel` |
+    | dropout | masks from `randomness`, a record's own whatever pieces it is in (`rpdp.training.record_masks`) |
 
     Args:
         kernel: From `make_kernel`.
@@ -135,6 +135,7 @@ class NoisyStep:
         self._randomness = randomness
         self._failed = set() if failed is None else failed
         self._total = torch.zeros_like(kernel.model.values.data)
+        self._mask_key: bytes | None = None
 
     @property
     def is_simulation(self) -> bool:
@@ -159,6 +160,8 @@ class NoisyStep:
                 "the drawn positions do not rise: a record counts at most once; nothing was released. Give sorted "
                 "positions without repeats"
             )
+        # One key for the whole step: a record that is tried again in a smaller piece has the same masks there.
+        self._mask_key = self.kernel.mask_key(self._randomness)
         used = _without(drawn, self._failed)
         total, norms = self._released(records, drawn if used is None else drawn[used])
         model.values.grad = self._total.copy_(total)
@@ -171,7 +174,7 @@ class NoisyStep:
         """The release of the sum over these records, and the norms."""
         settings, failed_before = self.settings, len(self._failed)
         if len(drawn) <= settings.largest_piece:
-            released = self._released_at_once(records.select(drawn))
+            released = self._released_at_once(self._chosen(records, drawn))
             if released is not None:
                 return released
             # Parts of the sum may already carry noise. All of it is discarded: the sum is computed again and gets fresh
@@ -192,6 +195,10 @@ class NoisyStep:
                 return total, self.kernel.add_clipped_sum(chosen, settings.clip_norm, total, pending.final_from)
         except Exception:  # user code may raise anything, and a record may have caused it
             return None
+
+    def _chosen(self, records: Records, positions: NDArray[np.int64]) -> Records:
+        """The records at these positions, with their masks of this step."""
+        return records.select(positions).masked(self._mask_key, positions)
 
     def _sum_in_pieces(self, records: Records, drawn: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """The clipped sum of a large draw, and the norms."""
@@ -216,7 +223,7 @@ class NoisyStep:
         """Add the clipped sum of a piece to `whole`, and its norms to `norms`; in halves if model or loss fail."""
         self._total.zero_()
         try:
-            found = self.kernel.add_clipped_sum(records.select(positions), self.settings.clip_norm, self._total)
+            found = self.kernel.add_clipped_sum(self._chosen(records, positions), self.settings.clip_norm, self._total)
         except Exception:  # as in `_released_at_once`
             found = None
         if found is None:  # not in the handler, where the error would keep tensors of the attempt in memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
+from rpdp.training.record_masks import RecordMasks
 from rpdp.training.record_sources import as_labels, as_tensor, frame_columns, from_dataset, from_frame
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Records:
         targets: What the loss compares the output with.
         ids: The ids of the records, by which budgets are found; None if budgets are in the order of the records.
         subjects: The persons behind the records; None if each record is a person of its own.
+        masks: For models with dropout: where the masks of exactly these records come from (`masked`).
 
     >>> records = Records.of(torch.zeros(3, 2), torch.zeros(3), ids=["a", "b", "c"])
     >>> len(records), records.select([0, 2]).inputs[0].shape, records.select([0, 2]).ids.tolist()
@@ -44,6 +46,7 @@ class Records:
     targets: Tensor
     ids: NDArray[np.str_] | None = None
     subjects: NDArray[np.str_] | None = None
+    masks: RecordMasks | None = None
 
     __repr__ = counts_repr
 
@@ -134,7 +137,7 @@ class Records:
             None if given is None else as_labels(name, frame[given] if isinstance(given, str) else given)
             for name, given in (("ids", ids), ("subjects", subjects))
         ]
-        return cls((inputs,), targets, *labels)
+        return cls((inputs,), targets, labels[0], labels[1])
 
     def __len__(self) -> int:
         """The number of records; it is sensitive if these records are a draw."""
@@ -145,17 +148,32 @@ class Records:
         rows = torch.as_tensor(indices, dtype=torch.int64, device=self.targets.device)
         inputs = tuple([tensor.index_select(0, rows) for tensor in self.inputs])
         chosen = Records._trusted(inputs, self.targets.index_select(0, rows))
+        if self.masks is not None:
+            chosen.__dict__["masks"] = self.masks.select(rows.numpy(force=True))
         if self.ids is not None or self.subjects is not None:
             places = rows.cpu().numpy()
             for name, labels in (("ids", self.ids), ("subjects", self.subjects)):
                 chosen.__dict__[name] = None if labels is None else labels[places]
         return chosen
 
+    def masked(self, key: bytes | None, positions: NDArray[np.int64]) -> Records:
+        """The same records with the masks of one step; unchanged if the key is None.
+
+        Args:
+            key: `Kernel.mask_key`: it is used for one step alone, and is None for a model without dropout.
+            positions: Position of each record in the data. The masks of a record follow from key and position.
+        """
+        if key is None:
+            return self
+        if len(positions) != len(self):
+            raise InputError(f"{len(positions)} positions for {len(self)} records: each record has masks of its own")
+        return replace(self, masks=RecordMasks(key, positions))
+
     @classmethod
     def _trusted(cls, inputs: tuple[Tensor, ...], targets: Tensor) -> Records:
         """Rows of records that were already checked; for a tiny model another check would cost as much as a layer."""
         records = object.__new__(cls)
-        records.__dict__.update(inputs=inputs, targets=targets, ids=None, subjects=None)
+        records.__dict__.update(inputs=inputs, targets=targets, ids=None, subjects=None, masks=None)
         return records
 
     def chunks(self, size: int) -> Iterator[Records]:
@@ -166,9 +184,11 @@ class Records:
     def rows(self, start: int, stop: int) -> Records:
         """Records start … stop - 1, without a copy."""
         ids, subjects = (None if labels is None else labels[start:stop] for labels in (self.ids, self.subjects))
-        return Records(tuple(tensor[start:stop] for tensor in self.inputs), self.targets[start:stop], ids, subjects)
+        masks = None if self.masks is None else self.masks.select(slice(start, stop))
+        inputs = tuple(tensor[start:stop] for tensor in self.inputs)
+        return Records(inputs, self.targets[start:stop], ids, subjects, masks)
 
     def to(self, device: torch.device | str) -> Records:
         """The same records on another device."""
         inputs = tuple(tensor.to(device) for tensor in self.inputs)
-        return Records(inputs, self.targets.to(device), self.ids, self.subjects)
+        return Records(inputs, self.targets.to(device), self.ids, self.subjects, self.masks)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from rpdp.sampling import Seeded
 from rpdp.training.micro_batches import LARGEST_PIECE, pieces
 from rpdp.training.noise_addition import release_
 from rpdp.training.synthetic_records import synthetic_like
@@ -65,10 +66,11 @@ def slowest_round(kernel: Kernel, records: Records, local_steps: int, randomness
 def _slowest(kernel: Kernel, records: Records, size: int) -> float:
     """Seconds for a piece of so many records with the slowest of several kinds of numbers, in inputs and weights."""
     rows, whole = np.arange(size), torch.zeros_like(kernel.model.values.data, dtype=torch.float64)
+    key = kernel.mask_key(Seeded(0))
     times = []
 
     def piece(made: Records) -> None:
-        whole.add_(kernel.clipped_sum(made.select(rows), 1.0).total)
+        whole.add_(kernel.clipped_sum(made.select(rows).masked(key, rows), 1.0).total)
 
     for number in (None, *_SLOW_NUMBERS):
         if number is None:

@@ -73,8 +73,8 @@ def _usable(module: nn.Module, loss: PerRecordLoss, example: Records) -> Records
 
 
 def _run(module: nn.Module, loss: PerRecordLoss, records: Records) -> None:
-    """The losses of these records and the gradient of their sum."""
-    with torch.enable_grad(), warnings.catch_warnings():
+    """The losses of these records and the gradient of their sum; torch's generator is left as it was."""
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         losses = loss(module(*records.inputs), records.targets)
         weights = [value for value in module.parameters() if value.requires_grad]

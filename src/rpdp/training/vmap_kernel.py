@@ -32,7 +32,7 @@ class VmapKernel(Kernel):
         super().__init__(model, loss)
         self._chunk = max(1, GRADIENT_BYTES // (len(model) * model.values.element_size()))
         arguments = (None, 0, 0)
-        self._gradients = vmap(grad(self._record_loss), in_dims=arguments)
+        self._gradients = vmap(grad(self._record_loss), in_dims=arguments, randomness="different")
 
     def _record_loss(self, parameters: dict[str, Tensor], inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
         output = functional_call(self.model.module, parameters, tuple(value.unsqueeze(0) for value in inputs))
@@ -46,7 +46,10 @@ class VmapKernel(Kernel):
     def _add_chunk(self, records: Records, bound: float, total: Tensor) -> Tensor:
         parameters = dict(zip(self.model.names, [value.detach() for value in self.model.parameters], strict=True))
         inputs = tuple(tensor.to(self.model.device) for tensor in records.inputs)
-        with warnings.catch_warnings():  # `SlowKernelWarning` has already said that this kernel is slow
+        with (
+            warnings.catch_warnings(),
+            self.masked_run(records),
+        ):  # `SlowKernelWarning` has already said that this kernel is slow
             warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
             by_name = self._gradients(parameters, inputs, records.targets.to(self.model.device))
         flat = torch.cat([by_name[name].reshape(len(records), -1) for name in self.model.names], dim=1)

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _STEP = "tests/training/test_noisy_step.py::"
 _KERNELS = "tests/training/test_kernels.py::"
 _PIECES = "tests/training/test_step_pieces.py::"
+_DROPOUT = "tests/training/test_dropout.py::"
 _CHECKS = "tests/training/test_model_checks.py::"
 _RULES = "tests/training/test_privacy_rules.py::"
 _PENDING = "tests/training/test_pending_release.py::"
@@ -342,12 +343,71 @@ TRAINING = (
         (f"{_CHECKS}test_a_buffer_that_changes_is_refused",),
     ),
     Mutant(
-        "dropout-by-another-generator-allowed",
+        "randomness-from-elsewhere-allowed",
         "rule 7",
         "training/model_probe.py",
-        "    if drew:\n",
+        "    if drew or not torch.equal(losses.nan_to_num(), again.nan_to_num()):\n",
         "    if drew and changed:\n",
-        (f"{_CHECKS}test_dropout_is_refused_also_where_no_module_shows_it",),
+        (f"{_CHECKS}test_random_numbers_from_elsewhere_than_the_run_are_refused",),
+    ),
+    Mutant(
+        "torch-generator-inside-a-model-allowed",
+        "rule 7",
+        "training/record_masks.py",
+        '        raise PrivacyRefusal(\n            f"model or loss draw',
+        '        return func(*args, **given)\n        raise PrivacyRefusal(\n            f"model or loss draw',
+        (f"{_CHECKS}test_random_numbers_from_elsewhere_than_the_run_are_refused",),
+    ),
+    Mutant(
+        "masks-by-row-of-the-batch",
+        "rule 5",
+        "sampling/record_bits.py",
+        "        numbers[:, :, 0] = self._positions[:, None]\n",
+        "        numbers[:, :, 0] = np.arange(len(self._positions))[:, None]\n",
+        (
+            f"{_DROPOUT}test_one_more_record_moves_the_sum_by_at_most_the_clip_norm",
+            f"{_DROPOUT}test_every_kernel_gives_a_record_the_same_masks",
+        ),
+    ),
+    Mutant(
+        "new-masks-for-every-piece",
+        "rule 5",
+        "training/noisy_step.py",
+        "        return records.select(positions).masked(self._mask_key, positions)\n",
+        "        return records.select(positions).masked(self.kernel.mask_key(self._randomness), positions)\n",
+        (f"{_DROPOUT}test_every_kernel_gives_a_record_the_same_masks",),
+    ),
+    Mutant(
+        "one-mask-for-all-steps",
+        "rule 7",
+        "training/kernel.py",
+        "        return randomness.words(KEY_BYTES // 8).tobytes() if self.draws_masks else None\n",
+        "        return bytes(KEY_BYTES) if self.draws_masks else None\n",
+        (f"{_DROPOUT}test_every_step_has_new_masks_and_a_seed_repeats_them",),
+    ),
+    Mutant(
+        "dropout-without-masks-of-the-run",
+        "rule 7",
+        "training/kernel.py",
+        "        if self.draws_masks:\n            raise InputError(",
+        "        if self.draws_masks and records.masks:\n            raise InputError(",
+        (f"{_DROPOUT}test_a_sum_without_masks_is_refused",),
+    ),
+    Mutant(
+        "masks-where-records-do-not-come-first",
+        "rule 5",
+        "training/record_masks.py",
+        "        if like.dim() == 0 or like.shape[0] % count:\n",
+        "        if like.dim() == 0 or like.numel() % count:\n",
+        (f"{_DROPOUT}test_dropout_where_records_do_not_come_first_is_refused",),
+    ),
+    Mutant(
+        "dropout-switched-on-by-an-evaluation",
+        "rule 7",
+        "training/flat_model.py",
+        "                layer.training = training\n",
+        "                layer.training = True\n",
+        ("tests/federation/test_evaluation.py::test_evaluation_leaves_every_layer_in_the_mode_that_it_was_in",),
     ),
     Mutant(
         "real-release-on-a-gpu",

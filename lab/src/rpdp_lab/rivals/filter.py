@@ -143,7 +143,9 @@ def train_filtered(
     std = settings.noise_multiplier * settings.clip_norm
     for number in range(settings.steps):
         model.require_finite()
-        total, taken, norms = _filtered_sum(kernel, records, account, settings)
+        total, taken, norms = _filtered_sum(
+            kernel, records, account, settings, kernel.mask_key(randomness.child("step", number, "masks"))
+        )
         release_(total, std, settings.normaliser, randomness.child("step", number, "noise"))
         model.values.grad = total.to(model.values.dtype)
         made.step()
@@ -172,7 +174,7 @@ class _Account:
 
 
 def _filtered_sum(
-    kernel: Kernel, records: Records, account: _Account, settings: FilterSettings
+    kernel: Kernel, records: Records, account: _Account, settings: FilterSettings, key: bytes | None
 ) -> tuple[Tensor, NDArray[np.int64], Tensor]:
     """The clipped sum over all records that can afford it, who they are, and their norms.
 
@@ -183,11 +185,11 @@ def _filtered_sum(
     taken, lengths = [np.zeros(0, np.int64)], [kernel.model.values.new_zeros(0)]
     for start in range(0, len(active), settings.micro_batch):
         rows = active[start : start + settings.micro_batch]
-        found = kernel.clipped_sum(records.select(rows), settings.clip_norm)
+        found = kernel.clipped_sum(records.select(rows).masked(key, rows), settings.clip_norm)
         keep = account.charge(rows, found.norms)
         if not keep.all():
             rows = rows[keep]
-            found = kernel.clipped_sum(records.select(rows), settings.clip_norm)
+            found = kernel.clipped_sum(records.select(rows).masked(key, rows), settings.clip_norm)
         total.add_(found.total)
         taken.append(rows)
         lengths.append(found.norms)

@@ -207,7 +207,8 @@ def train_scaled(
     for number in range(settings.steps):
         model.require_finite()
         drawn = sampler.draw(randomness.child("step", number, "draw"))
-        total, norms = _scaled_sum(kernel, records, drawn, plan.clip_norms[drawn])
+        key = kernel.mask_key(randomness.child("step", number, "masks"))
+        total, norms = _scaled_sum(kernel, records, drawn, plan.clip_norms[drawn], key)
         release_(total, std, settings.normaliser, randomness.child("step", number, "noise"))
         model.values.grad = total
         made.step()
@@ -217,14 +218,14 @@ def train_scaled(
 
 
 def _scaled_sum(
-    kernel: Kernel, records: Records, drawn: NDArray[np.int64], clip_norms: NDArray[np.float64]
+    kernel: Kernel, records: Records, drawn: NDArray[np.int64], clip_norms: NDArray[np.float64], key: bytes | None
 ) -> tuple[Tensor, Tensor]:
     """The sum of the drawn gradients, each clipped at its own norm: one pass for each different norm."""
     total = torch.zeros_like(kernel.model.values.data)
     norms = [total.new_zeros(0)]
     for clip_norm in np.unique(clip_norms):
         rows = drawn[clip_norms == clip_norm]
-        norms.append(kernel.add_clipped_sum(records.select(rows), float(clip_norm), total))
+        norms.append(kernel.add_clipped_sum(records.select(rows).masked(key, rows), float(clip_norm), total))
     return total, torch.cat(norms)
 
 

@@ -18,7 +18,7 @@ import typer.main
 import rpdp
 from rpdp.cli.app import app as command_line
 from rpdp.deployment.files import silo_file
-from rpdp.studies import study_sections
+from rpdp.studies import study_sections, study_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +48,8 @@ _ROOMS = {
 
 STUDY = {
     "task": study_sections.TaskSection,
+    "table": study_tables.TableSection,
+    "model": study_tables.NetworkSection,
     "schedule": study_sections.ScheduleSection,
     "privacy": study_sections.PrivacySection,
     "budgets": study_sections.BudgetSection,

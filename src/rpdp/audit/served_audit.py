@@ -80,7 +80,7 @@ def audit_served(
     source = Secure()
     canaries = Canaries.flip(groups, per_group, source.child("coins"))
     planted = plant(canaries, public.clip_norm)
-    plan = replace(public, model_fingerprint=model_fingerprint(planted.model))
+    plan = replace(public, model_fingerprint=model_fingerprint(planted.model), schema_fingerprint=None)
     q = plan.curve.sampling_probability(canaries.groups)
     laws = [CanaryLaw(float(one), plan.noise_multiplier, plan.schedule.local_steps) for one in q]
     tally = Tally(canaries, laws)

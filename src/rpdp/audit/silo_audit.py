@@ -116,7 +116,8 @@ class _Run:
         self._ordinary = 0 if subject.records is None else len(subject.records)
         clip_norm = subject.public.clip_norm
         self._planted = plant(canaries, clip_norm, subject.model, subject.loss, subject.records)
-        self.public = replace(subject.public, model_fingerprint=model_fingerprint(self._planted.model))
+        planted = model_fingerprint(self._planted.model)
+        self.public = replace(subject.public, model_fingerprint=planted, schema_fingerprint=None)
         kind = watched(subject.kind, self._step) if view == "steps" else subject.kind
         self._silo = kind(
             subject.name,

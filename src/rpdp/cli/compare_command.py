@@ -103,7 +103,7 @@ def _files(directory: Path) -> dict[str, str]:
 
 def _show(spec: StudyFile, compared: Comparison, *, tuned: bool) -> None:
     count = len(compared.seeds)
-    title = f"{spec.task.name or spec.task.data}: {spec.public_schedule.describe()}, δ = {spec.delta:g}"
+    title = f"{spec.short_name}: {spec.public_schedule.describe()}, δ = {spec.delta:g}"
     over = f"{count} seed{'' if count == 1 else 's'}"
     columns = ["method", f"accuracy ({over})", "mean over silos", "learning rate", "clip norm", "records over budget"]
     print_table(title, columns, [_cells(row) for row in compared.rows])

@@ -102,6 +102,7 @@ class Silo:
             Without any, the budget table must be in the order of the records.
         account: The account of reservations and charges; by default in memory, for simulations.
         planner: How budgets become probabilities; by default the certified estimator.
+        schema_fingerprint: Of the schema by which the silo's table became `records`; None if they are from no table.
         device: The device that trains its model. Only simulations may use another device than the CPU. Updates are
             released from the CPU.
     """
@@ -120,6 +121,7 @@ class Silo:
         record_ids: Sequence[str] | None = None,
         account: Account | None = None,
         planner: Planner = assign_allowed,
+        schema_fingerprint: str | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         if not name:
@@ -133,6 +135,7 @@ class Silo:
         self.policy = policy
         self.account = MemoryAccount(len(records)) if account is None else account
         self.planner = planner
+        self.schema_fingerprint = schema_fingerprint
         self.device = known_device(device)
         self.trainer: TrainingProcess | None = None
         """Where rounds are trained; None: in this process."""
@@ -207,6 +210,12 @@ class Silo:
         if public.model_fingerprint not in (None, model_fingerprint(module)):
             raise PrivacyRefusal(
                 f"silo {self.name}: the plan is for another model than this silo has; use the same model on both sides",
+                Reason.MODEL,
+            )
+        if public.schema_fingerprint != self.schema_fingerprint:
+            raise PrivacyRefusal(
+                f"silo {self.name}: the plan is for tables of schema {_short(public.schema_fingerprint)}, but its own "
+                f"records were made by schema {_short(self.schema_fingerprint)}; use the same schema on both sides",
                 Reason.MODEL,
             )
         # Before the reservation: an unsuitable model must be refused without any cost.
@@ -501,3 +510,7 @@ def _matched(name: str, records: Records, budgets: BudgetTable, ids: Sequence[st
         return budgets.arranged(ids)
     except BudgetError as error:
         raise BudgetError(f"silo {name}: {error}") from None
+
+
+def _short(fingerprint: str | None) -> str:
+    return "(none)" if fingerprint is None else f"{fingerprint[:12]}…"

@@ -43,6 +43,7 @@ _NEWER: dict[str, Any] = {
     "silos_per_person": 1,
     "account": None,
     "lifetime_delta": None,
+    "schema_fingerprint": None,
 }
 
 TUNED_ON_BUDGETS = (
@@ -73,6 +74,7 @@ class PublicPlan:
         silos_per_person: In how many silos of the federation a person may ever have an account.
         account: The kind of account of all silos, "renyi" or "sums"; needed if `silos_per_person` is above 1.
         lifetime_delta: The lifetime δ of all silos; needed if `silos_per_person` is above 1.
+        schema_fingerprint: Hash of the schema by which all silos turn rows of tables into numbers; None without tables.
 
     >>> plan = PublicPlan(Schedule(15, 50, participations=8), noise_multiplier=10.0, delta=1e-4, clip_norm=1.0,
     ...                   normaliser=64, weights=1.0)
@@ -97,6 +99,7 @@ class PublicPlan:
     silos_per_person: int = 1
     account: AccountKind | None = None
     lifetime_delta: float | None = None
+    schema_fingerprint: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
@@ -111,8 +114,9 @@ class PublicPlan:
             raise InputError(f"accountant={self.accountant!r} must be one of {', '.join(ACCOUNTANTS)}")
         if isinstance(self.notes, str) or not all(isinstance(note, str) for note in self.notes):
             raise InputError(f"notes={self.notes!r} must be a list of strings")
-        if not isinstance(self.model_fingerprint, str | None):
-            raise InputError(f"model_fingerprint={self.model_fingerprint!r} must be text")
+        for name in ("model_fingerprint", "schema_fingerprint"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InputError(f"{name}={getattr(self, name)!r} must be text")
         object.__setattr__(self, "notes", tuple(self.notes))
         self._check_accounts()
 

@@ -146,6 +146,7 @@ def _base_plan(
         recipe=spec.recipe(settings.learning_rate),
         accountant=privacy.accountant,
         model_fingerprint=model_fingerprint(model),
+        schema_fingerprint=spec.schema_fingerprint,
         notes=(*notes, *([TUNED] if settings.tuned else [])),
         purpose=spec.run.purpose,
         study=spec.run.study,
@@ -193,6 +194,7 @@ def _silos(
             policy=policy,
             account=ledgers[name] if ledgers else _simulated_account(public, len(held.train)),
             planner=planner,
+            schema_fingerprint=spec.schema_fingerprint,
             device=device,
         )
         for name, held in source.silos.items()

@@ -187,4 +187,4 @@ def _write(spec: StudyFile, compared: Comparison, homes: dict[MethodRun, Path]) 
     ]
     text = json.dumps({**table_json(compared), "cells": cells}, indent=2, ensure_ascii=False)
     (compared.directory / NAME).write_text(text + "\n", encoding="utf-8")
-    (compared.directory / STUDY_FILE).write_text(spec.text, encoding="utf-8")
+    spec.write_copy(compared.directory / STUDY_FILE)

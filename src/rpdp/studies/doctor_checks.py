@@ -21,6 +21,7 @@ from rpdp.sampling import Seeded
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.doctor import DoctorFinding as Finding
 from rpdp.studies.doctor import Level
+from rpdp.tables.table_columns import SPARE_FEATURES
 from rpdp.training import FlatModel, SlowKernelWarning, check_model, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def data(source: Source) -> Iterator[Finding]:
     yield Finding(
         "ok", "data", f"{sum(records.values()):,} training records in {len(records)} silos ({_range(records.values())})"
     )
+    yield from _of_tables(source)
     damaged = {name: int((~_finite(held)).sum()) for name, held in source.silos.items()}
     if any(damaged.values()):
         where = ", ".join(f"{name}: {count:,}" for name, count in damaged.items() if count)
@@ -56,9 +58,9 @@ def data(source: Source) -> Iterator[Finding]:
         yield Finding("warning", "data", f"NaN or infinite values in records of {where}", advice)
     constant = _constant_features(source)
     if constant:
-        yield Finding(
-            "warning", "data", f"{constant:,} features are the same in all records", "they carry no information"
-        )
+        named = f" ({', '.join(constant[:5])}{' …' if len(constant) > 5 else ''})" if source.features else ""
+        message = f"{len(constant):,} features are the same in all records{named}"
+        yield Finding("warning", "data", message, "they carry no information")
     single = [name for name, held in source.silos.items() if len(held.train) > 1 and _one_label(held)]
     if single:
         yield Finding(
@@ -69,6 +71,15 @@ def data(source: Source) -> Iterator[Finding]:
         yield Finding("warning", "data", f"a single record in {', '.join(small)}", "its silo releases mostly noise")
     if not any(len(held.test) for held in source.silos.values()):
         yield Finding("warning", "data", "there are no test records", "accuracy will not be measured")
+
+
+def _of_tables(source: Source) -> Iterator[Finding]:
+    """Say how the cells of tables were read; one table may hold several silos."""
+    surveys = {id(held.survey): (name, held.survey) for name, held in source.silos.items() if held.survey is not None}
+    for name, survey in surveys.values():
+        where = f" (silo {name})" if len(surveys) > 1 else ""
+        for is_warning, text, advice in survey.remarks():
+            yield Finding("warning" if is_warning else "ok", "table", text + where, advice)
 
 
 def model(module: nn.Module, source: Source, *, is_real: bool) -> list[Finding]:
@@ -248,13 +259,18 @@ def _finite(held: SiloSource) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return good
 
 
-def _constant_features(source: Source) -> int:
-    """Count the columns of a table that have one value in all silos; images and sequences are not counted."""
+def _constant_features(source: Source) -> list[str]:
+    """Return the columns of a table that have one value in all silos; images and sequences are not examined.
+
+    A feature that a schema keeps for undeclared or missing values is meant to be constant.
+    """
     tables = [held.train.inputs[0] for held in source.silos.values()]
     if any(table.dim() != 2 or not table.is_floating_point() for table in tables):
-        return 0
+        return []
     whole = torch.cat(tables)
-    return int((whole == whole[:1]).all(dim=0).sum())
+    constant = (whole == whole[:1]).all(dim=0).nonzero()[:, 0].tolist()
+    names = source.features or [str(column) for column in range(whole.shape[1])]
+    return [names[column] for column in constant if not names[column].endswith(SPARE_FEATURES)]
 
 
 def _one_label(held: SiloSource) -> bool:

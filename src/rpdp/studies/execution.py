@@ -112,7 +112,8 @@ def _essence(spec: StudyFile) -> dict[str, Any]:
         silo: hashlib.sha256((spec.directory / file).read_bytes()).hexdigest()
         for silo, file in (spec.budgets.files or {}).items()
     }
-    return {**parts, "split": spec.run.split, "code": code, "files": files, "rpdp": digest_of_product()}
+    table = {} if spec.table is None else {"table": spec.table.essence(spec.directory)}
+    return {**parts, **table, "split": spec.run.split, "code": code, "files": files, "rpdp": digest_of_product()}
 
 
 def _plain(value: object) -> Any:

@@ -45,14 +45,14 @@ def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sec
 
 def facts_of(spec: StudyFile) -> ReportFacts:
     """Return what a report states beyond the runs themselves."""
-    budgets, task = spec.budgets, spec.named_task
+    budgets = spec.budgets
     source = (
         f"drawn from {spec.declared_distribution!r} (parameters: {budgets.parameters})"
         if budgets.files is None
         else f"files of the silos; public settings from {spec.declared_distribution!r}"
     )
     return ReportFacts(
-        task=spec.task.data if task is None else f"{task.name}: {task.summary}",
+        task=spec.described_task,
         budgets=source,
         notes=_uncovered(spec),
         promises={name: method.promise for name, method in METHODS.items()},

@@ -24,7 +24,7 @@ DECLARED_SAMPLE = 1000
 def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) -> dict[str, BudgetTable]:
     """Return one budget table for each silo."""
     if spec.budgets.files is None:
-        return {name: drawn_budgets(spec, name, held.ids, seed) for name, held in silos.items()}
+        return {name: drawn_budgets(spec, name, held.ids, seed, held.subjects) for name, held in silos.items()}
     files = spec.budgets.files
     missing = [name for name in silos if name not in files]
     spare = [name for name in files if name not in silos]
@@ -32,21 +32,44 @@ def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) ->
         wrong = {"missing": missing, "unknown": spare}
         listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in wrong.items() if names)
         raise BudgetError(f"{spec.path}: budgets.files must name exactly the silos {', '.join(silos)}; {listed}")
-    return {name: _read(spec, name, files[name], held.ids) for name, held in silos.items()}
+    return {name: _read(spec, name, files[name], held) for name, held in silos.items()}
 
 
-def _read(spec: StudyFile, silo: str, file: str, ids: Sequence[str]) -> BudgetTable:
+def _read(spec: StudyFile, silo: str, file: str, held: SiloSource) -> BudgetTable:
     """Read the budgets of one silo, in the order of its records."""
     table = BudgetTable.read(spec.directory / file)
     try:
-        return table.arranged(ids)
+        found = table.arranged(held.ids)
+        require_same_persons(found, held.subjects)
     except BudgetError as error:
         raise BudgetError(f"{spec.path}: budgets.files: silo {silo}: {error}") from None
+    return found
 
 
-def drawn_budgets(spec: StudyFile, silo: str, ids: Sequence[str], seed: int = 0) -> BudgetTable:
-    """Draw made-up budgets for the records of one silo from the distribution that the file names."""
-    return BudgetTable(ids, spec.declared_distribution.sample(len(ids), _seed_of(seed, silo)))
+def require_same_persons(budgets: BudgetTable, subjects: Sequence[str] | None) -> None:
+    """Refuse budgets that name other persons than the table, because the promise would be for other units."""
+    if subjects is None:
+        return
+    if budgets.subjects is None:
+        raise BudgetError(
+            "the table names the person behind each record, but the budget file has no column subject; with it, a "
+            "person's budget covers all their records"
+        )
+    differ = sum(one != other for one, other in zip(budgets.subjects.to_pylist(), subjects, strict=True))
+    if differ:
+        raise BudgetError(f"{differ:,} records belong to one person in the table and to another in the budget file")
+
+
+def drawn_budgets(
+    spec: StudyFile, silo: str, ids: Sequence[str], seed: int = 0, subjects: Sequence[str] | None = None
+) -> BudgetTable:
+    """Draw made-up budgets for the records, or the persons, of one silo from the distribution that the file names."""
+    persons = list(dict.fromkeys(ids if subjects is None else subjects))
+    drawn = spec.declared_distribution.sample(len(persons), _seed_of(seed, silo))
+    if subjects is None:
+        return BudgetTable(ids, drawn)
+    of_person = dict(zip(persons, drawn.tolist(), strict=True))
+    return BudgetTable(ids, [of_person[each] for each in subjects], subjects=subjects)
 
 
 def declared(spec: StudyFile, silos: Mapping[str, SiloSource], ceiling: float) -> tuple[Declared, str | None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import nn
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
+from rpdp.studies.table_models import table_loss, table_model
 from rpdp.studies.user_code import call_factory, load_function
 from rpdp.tasks.dataset import FederatedData
 from rpdp.tasks.models.losses import predicted_classes
@@ -25,6 +26,8 @@ from rpdp.training import Records
 
 if TYPE_CHECKING:
     from rpdp.studies.study_file import StudyFile
+    from rpdp.tables import EncodedTable
+    from rpdp.tables.encoded_table import TableSurvey
     from rpdp.tasks.dataset import Dataset
 
     Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -34,11 +37,13 @@ _NAME = re.compile(r"[\w][\w.-]{0,99}")
 
 @dataclass(frozen=True)
 class SiloSource:
-    """The data of one silo."""
+    """The data of one silo; of a table also the persons behind the records, and how its cells were read."""
 
     train: Records
     ids: list[str]
     test: Records
+    subjects: list[str] | None = None
+    survey: TableSurvey | None = None
 
     __repr__ = counts_repr
 
@@ -53,6 +58,7 @@ class Source:
         notes: Notes about the data for the public plan.
         loss: Returns one value per record.
         correct: Returns one truth value per record.
+        features: The names of the features of a table.
     """
 
     name: str
@@ -60,24 +66,23 @@ class Source:
     notes: tuple[str, ...]
     loss: Function
     correct: Function
+    features: tuple[str, ...] = ()
 
 
 def load_source(spec: StudyFile, seed: int) -> Source:
     """Load the data for a seed of the run, with loss and measure."""
-    given = _load_data(spec, seed if spec.run.split == "by_seed" else 0)
-    if isinstance(given, FederatedData):
-        name, notes = given.name, given.notes
-        silos = {silo: _of_datasets(each.train, each.test) for silo, each in given.silos.items()}
-    else:
-        name, notes, silos = str(spec.task.data), (), _of_mapping(str(spec.task.data), given)
+    name, notes, silos = _load_silos(spec, seed if spec.run.split == "by_seed" else 0)
     for silo, held in silos.items():
         _check_silo(silo, held)
-    return Source(name, silos, notes, _loss(spec), measure(spec))
+    features = () if spec.table is None else spec.table.schema.feature_names
+    return Source(name, silos, notes, _loss(spec), measure(spec), features)
 
 
 def make_model(spec: StudyFile, seed: int) -> nn.Module:
     """Return a new model, initialised with the seed of the run."""
     task = spec.named_task
+    if spec.task.model is None and spec.table is not None:
+        return table_model(spec.table.schema, spec.table.network, seed)
     if spec.task.model is None:
         assert task is not None
         return task.model(seed=seed)
@@ -94,16 +99,27 @@ def default_correct(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tenso
     return predicted_classes(outputs) == targets
 
 
-def _load_data(spec: StudyFile, split: int) -> Any:
+def _load_silos(spec: StudyFile, split: int) -> tuple[str, tuple[str, ...], dict[str, SiloSource]]:
+    """Return the name of the data, notes on them, and the silos."""
+    if spec.table is not None:
+        tables = spec.table.load(spec.directory, split)
+        return spec.short_name, (), {silo: _of_table(each) for silo, each in tables.items()}
     task = spec.named_task
-    if task is None:
-        return call_factory(str(spec.task.data), spec.directory, seed=split)
-    return task.load(spec.task.partition, seed=split)
+    if task is not None:
+        given = task.load(spec.task.partition, seed=split)
+    else:
+        given = call_factory(str(spec.task.data), spec.directory, seed=split)
+    if isinstance(given, FederatedData):
+        silos = {silo: _of_datasets(each.train, each.test) for silo, each in given.silos.items()}
+        return given.name, given.notes, silos
+    return str(spec.task.data), (), _of_mapping(str(spec.task.data), given)
 
 
 def _loss(spec: StudyFile) -> Function:
     if spec.task.loss is not None:
         return load_function(spec.task.loss, spec.directory)
+    if spec.table is not None:
+        return table_loss(spec.table.schema)
     assert spec.named_task is not None
     return spec.named_task.loss
 
@@ -117,6 +133,17 @@ def measure(spec: StudyFile) -> Function:
 
 def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:
     return SiloSource(records_of(train), train.record_ids.tolist(), records_of(test))
+
+
+def _of_table(table: EncodedTable) -> SiloSource:
+    train, test = table.take(~table.is_test), table.take(table.is_test)
+    subjects = None if train.subjects is None else train.subjects.tolist()
+    return SiloSource(table_records(train), train.ids.tolist(), table_records(test), subjects, table.survey)
+
+
+def table_records(table: EncodedTable) -> Records:
+    """Return the rows of a table as records."""
+    return Records.of(torch.from_numpy(table.features), torch.from_numpy(table.targets))
 
 
 def records_of(dataset: Dataset) -> Records:

@@ -27,6 +27,7 @@ from rpdp.studies.study_sections import (
     TrainingSection,
     TuningSection,
 )
+from rpdp.studies.study_tables import SCHEMA_COPY, StudyTable
 from rpdp.studies.user_code import task_named
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "run": RunSection,
     "policy": PolicySection,
 }
-_KNOWN = [*_SECTIONS, "methods", "tuning", "ledgers"]
+_KNOWN = [*_SECTIONS, "table", "model", "methods", "tuning", "ledgers"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class StudyFile:
     methods: Mapping[str, MethodSection]
     tuning: TuningSection | None
     ledgers: Mapping[str, str] | None
+    table: StudyTable | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> StudyFile:
@@ -102,14 +104,25 @@ class StudyFile:
         for name in values:
             if name not in _KNOWN:
                 raise InputError(f"[{name}] is not a section of a study file{nearest(name, _KNOWN)}")
-        for name in ("task", "privacy", "budgets", "training"):
+        for name in (*(() if "table" in values else ("task",)), "privacy", "budgets", "training"):
             if name not in values:
                 raise InputError(f"the section [{name}] is missing; add it")
+        task = values.get("task", {})
+        if "table" not in values and isinstance(task, Mapping) and not {"name", "data"} & set(task):
+            raise InputError(
+                'task needs either name = "a built-in task" or data = "package.module:factory"; a table of your own '
+                "goes into [table] instead"
+            )
         parts = {name: read_section(kind, name, values.get(name, {})) for name, kind in _SECTIONS.items()}
         tuning = read_section(TuningSection, "tuning", values["tuning"]) if "tuning" in values else None
         ledgers = table_of(named)("ledgers", values["ledgers"]) if "ledgers" in values else None
         methods = _methods(values.get("methods", {}))
-        made = cls(path, text, **parts, methods=methods, tuning=tuning, ledgers=ledgers)
+        table = None
+        if "table" in values:
+            table = StudyTable.of(values["table"], values.get("model", {}), path.resolve().parent)
+        elif "model" in values:
+            raise InputError("[model] is the model for a [table]; with [task], give task.model")
+        made = cls(path, text, **parts, methods=methods, tuning=tuning, ledgers=ledgers, table=table)
         made._check()
         return made
 
@@ -118,6 +131,8 @@ class StudyFile:
         task = self.named_task
         if task is not None:
             _check_task(self.task, task)
+        if self.table is not None:
+            self._check_table(self.table)
         _ = self.public_schedule, self.delta, self.recipe(self.training.learning_rate)
         if self.policy.silos_per_person > 1 and self.privacy.account is None:
             raise InputError(
@@ -130,6 +145,43 @@ class StudyFile:
             raise InputError(f"budgets.overrides: {error}") from None
         if not self.run.is_production:
             self.check_seeds(self.run.seeds)
+
+    def _check_table(self, table: StudyTable) -> None:
+        for key in ("name", "data", "partition"):
+            if getattr(self.task, key) is not None:
+                raise InputError(f"task.{key}={getattr(self.task, key)!r} and [table] exclude each other; remove one")
+        if self.run.split == "by_seed" and (table.schema.split is None or table.schema.split.column is not None):
+            raise InputError(
+                'run.split="by_seed" needs table.split with test_share: only a split by a key differs between seeds'
+            )
+        if self.run.is_production and table.schema.record is None:
+            raise InputError(
+                "table.record is missing: a real run books by the ids of records, so name the column that holds them"
+            )
+
+    @property
+    def described_task(self) -> str:
+        """What is learnt from what, in a line."""
+        if self.table is not None:
+            return self.table.described
+        task = self.named_task
+        return str(self.task.data) if task is None else f"{task.name}: {task.summary}"
+
+    @property
+    def short_name(self) -> str:
+        """The name of the task, or of what holds the data."""
+        return str(self.table.described if self.table is not None else self.task.name or self.task.data)
+
+    @property
+    def schema_fingerprint(self) -> str | None:
+        """The fingerprint of the schema of the tables; None without tables."""
+        return None if self.table is None else self.table.schema.fingerprint
+
+    def write_copy(self, path: str | Path) -> None:
+        """Write the study file, and beside it the schema file that it names."""
+        Path(path).write_text(self.text, encoding="utf-8")
+        if self.table is not None and self.table.schema_text is not None:
+            Path(path).with_name(SCHEMA_COPY).write_text(self.table.schema_text, encoding="utf-8")
 
     @property
     def named_task(self) -> Task | None:

@@ -74,7 +74,7 @@ class TaskSection:
     correct: str | None = setting(reference, None)
 
     def __post_init__(self) -> None:
-        if (self.name is None) == (self.data is None):
+        if self.name is not None and self.data is not None:
             raise InputError('task needs either name = "a built-in task" or data = "package.module:factory"')
         if self.data is not None:
             for key in ("model", "loss"):

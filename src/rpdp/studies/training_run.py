@@ -37,6 +37,7 @@ from rpdp.studies.run_directory import (
 from rpdp.studies.run_reports import EDITIONS, write_reports
 from rpdp.studies.shortfalls import find_shortfalls, require_full
 from rpdp.studies.study_file import StudyFile
+from rpdp.studies.study_tables import SCHEMA_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from rpdp.studies.study_file import MethodSettings
 
 CHECKPOINT = "checkpoint"
-_OURS = (STUDY_FILE, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHECKPOINT)
+_OURS = (STUDY_FILE, SCHEMA_COPY, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ class _Recorder:
             return
         spec, directory = self._built.spec, self._directory
         directory.mkdir(parents=True, exist_ok=True)
-        study_file_in(directory).write_text(spec.text, encoding="utf-8")
+        spec.write_copy(study_file_in(directory))
         self._built.public.write(directory / PLAN)
         kept = Checkpoint.read(directory / CHECKPOINT)
         write_rounds(directory, kept.rounds[:-1] if kept is not None else (), with_time=self._built.seed is not None)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 YES = ("yes", "y", "true", "t", "1")
 NO = ("no", "n", "false", "f", "0")
 OTHER, MISSING_FLAG = "other", "missing"
+SPARE_FEATURES = (f" = {OTHER}", f" {MISSING_FLAG}")
+"""Endings of features that are 0 as long as every value is as declared."""
+
 _EXAMPLE = '{ kind = "number", range = [0, 120] }'
 
 

@@ -125,7 +125,7 @@ class Layout:
         made = make_authority(authority)
         make_server_certificate(made, self.server, dict.fromkeys([self.host, "127.0.0.1", "localhost"]))
         shutil.copy(made.certificate, self.server / "ca.crt")
-        (self.server / STUDY).write_text(spec.text, encoding="utf-8")
+        spec.write_copy(self.server / STUDY)
         for code in _own_code(spec):
             copy = shutil.copytree if code.is_dir() else shutil.copy
             copy(code, self.server / code.name)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING
 
 from rpdp.errors import InputError
+from rpdp.tasks.models.perceptron import zero_linear
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def logistic_regression(features: int, classes: int = 2) -> nn.Linear:
@@ -19,7 +23,4 @@ def logistic_regression(features: int, classes: int = 2) -> nn.Linear:
         raise InputError(f"features={features} must be at least 1")
     if classes < 2:
         raise InputError(f"classes={classes} must be at least 2")
-    model = nn.Linear(features, 1 if classes == 2 else classes)
-    nn.init.zeros_(model.weight)
-    nn.init.zeros_(model.bias)
-    return model
+    return zero_linear(features, 1 if classes == 2 else classes)

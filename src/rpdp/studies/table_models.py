@@ -1,0 +1,45 @@
+"""The model and the loss for a table, from its schema alone: no code is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rpdp.tasks.models.losses import (
+    binary_loss,
+    cross_entropy,
+    hazard_loss,
+    multi_label_loss,
+    squared_error,
+)
+from rpdp.tasks.models.perceptron import perceptron, zero_linear
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from rpdp.studies.study_tables import NetworkSection
+    from rpdp.tables import TableSchema
+    from rpdp.tasks.models.losses import Loss
+
+HIDDEN = (32,)
+"""The hidden layers of `mlp` if the study file names none."""
+
+_LOSSES = {
+    "regression": squared_error,
+    "multi_label": multi_label_loss,
+    "survival": hazard_loss,
+}
+
+
+def table_model(schema: TableSchema, network: NetworkSection, seed: int) -> nn.Module:
+    """Return a new model that fits the features and the target of a schema."""
+    features, outputs = len(schema.feature_names), schema.target.outputs
+    if network.name == "linear":
+        return zero_linear(features, outputs)
+    return perceptron(features, network.hidden or HIDDEN, outputs, seed=seed)
+
+
+def table_loss(schema: TableSchema) -> Loss:
+    """Return the loss of a target, one value per record."""
+    if schema.target.kind == "classification":
+        return binary_loss if schema.target.outputs == 1 else cross_entropy
+    return _LOSSES[schema.target.kind]

@@ -87,6 +87,11 @@ class Release:
         assert isinstance(value, dict)
         return value
 
+    def upgrade(self, *ledgers: str) -> None:
+        """Make these ledgers ready to be written, as a steward would."""
+        for ledger in ledgers:
+            assert self.json("ledger", "upgrade", ledger)["after"] > 1
+
     def accounts(self, ledger: str) -> dict[str, dict[str, float]]:
         """Every account of a ledger, by the hash of its record."""
         assert self.types("ledger", "export", ledger, "accounts.csv", "--force") == 0
@@ -294,7 +299,7 @@ def test_a_changed_byte_in_a_charge_is_found(release: Release, ledger: str, wher
     """The control of all verdicts above."""
     path = release.home / ledger
     if ledger == NORTH:
-        rpdp.Ledger.open(path).close()  # what a killed process left in the log goes into the file
+        release.upgrade(NORTH)  # what a killed process left in the log goes into the file
     assert release.json("ledger", "verify", ledger)["good"]
     with rpdp.Ledger.read(path) as opened:
         charge = next(opened.chain.events("charge"))
@@ -342,6 +347,20 @@ def test_exports_are_the_same_again(release: Release) -> None:
     assert all(now | then == now for then, now in zip(before, after, strict=True))
 
 
+def test_an_upgrade_changes_nothing_that_a_ledger_says(release: Release) -> None:
+    """Format, tables and the file change; heads, accounts, explanations and what `verify` finds do not."""
+    for ledger in (NORTH, SOUTH, "federation/silos/silo-00/ledger.db"):
+        records = list(release.expected["ledgers"][ledger].get("explain", {}))
+        commands = [("show", ledger), ("verify", ledger), ("head", ledger), *(("explain", ledger, r) for r in records)]
+        before = [release.json("ledger", *command) for command in commands]
+        assert release.types("ledger", "prune", ledger) == 2
+        assert f"rpdp ledger upgrade {ledger}" in " ".join(release.err.split())
+        release.upgrade(ledger)
+        assert [release.json("ledger", *command) for command in commands] == before
+        release.upgrade(ledger)
+        assert before[1]["good"]
+
+
 def test_the_auditor_needs_the_key_to_find_a_record(untouched: Release) -> None:
     assert untouched.types("ledger", "explain", AUDITORS, "north-0001") == 2
     story = untouched.json("ledger", "explain", AUDITORS, "north-0001", "--key", f"{NORTH}.key")
@@ -351,6 +370,7 @@ def test_the_auditor_needs_the_key_to_find_a_record(untouched: Release) -> None:
 
 
 def test_the_action_in_the_inbox_is_booked_once(release: Release) -> None:
+    release.upgrade(NORTH)
     inbox = release.home / f"{NORTH}.inbox"
     assert len(list(inbox.iterdir())) == 1
     before = release.json("ledger", "show", NORTH)
@@ -365,6 +385,7 @@ def test_the_action_in_the_inbox_is_booked_once(release: Release) -> None:
 
 
 def test_stewards_go_on_with_the_keys_that_they_have(release: Release) -> None:
+    release.upgrade(NORTH, SOUTH)
     raised = ("--epsilon", 9, "--steward-key")
     assert release.types("ledger", "raise", NORTH, "north-0004", *raised, "locked.key", "--passphrase", PASSPHRASE) == 3
     assert "signature" in release.err
@@ -443,6 +464,7 @@ def spent(release: Release, ledger: str) -> dict[str, tuple[float, float]]:
 
 def test_a_killed_real_run_goes_on_and_charges_nothing_twice(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     """One silo had finished the interrupted round, the other had not: charged, it sits out."""
+    release.upgrade(NORTH, SOUTH)
     before = {ledger: spent(release, ledger) for ledger in (NORTH, SOUTH)}
     with monkeypatch.context() as there:
         there.chdir("real")
@@ -469,6 +491,7 @@ def test_a_killed_real_run_goes_on_and_charges_nothing_twice(release: Release, m
 
 
 def test_a_next_real_run_plans_from_what_is_left(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    release.upgrade(NORTH, SOUTH)
     before = release.accounts(NORTH)
     monkeypatch.chdir("real")
     autumn = Path("summer.toml").read_text().replace('"summer"', '"autumn"')
@@ -566,6 +589,7 @@ def test_an_audit_is_read_and_added_to_a_report(release: Release) -> None:
 
 def test_silo_files_open_with_all_that_they_name(release: Release) -> None:
     for directory, expected in release.expected["silo files"].items():
+        release.upgrade(f"{directory}/ledger.db")
         assert_holds(release.json("silo", "check", f"{directory}/silo.toml"), expected, directory)
 
 
@@ -621,6 +645,7 @@ def test_a_deployed_run_goes_on_from_the_servers_checkpoint(
 ) -> None:
     """A real run that was interrupted after two of four rounds; every silo joins exactly three."""
     ledgers = [f"federation/silos/silo-0{number}/ledger.db" for number in (0, 1)]
+    release.upgrade(*ledgers)
     before = {ledger: release.json("ledger", "show", ledger) for ledger in ledgers}
     serve("federation", "trial-1", -1, "")
     for ledger in ledgers:
@@ -638,6 +663,7 @@ def test_a_deployed_run_goes_on_from_the_servers_checkpoint(
 def test_a_seeded_deployment_goes_on_to_the_same_model(
     release: Release, serve: Callable[[str, str, int, str], None]
 ) -> None:
+    release.upgrade("seeded/silos/a/ledger.db", "seeded/silos/b/ledger.db")
     serve("seeded", "seeded-1", 7, f"{OWN_CODE}:public_tests")
     assert_ends_as_then(release, "seeded/server/runs/seeded-1")
     for silo in ("a", "b"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpdp.deployment.processes import free_port
+from tests.compatibility.test_release_0_1 import NORTH, unpacked
 from tests.docs.console import DOCS, ROOT, commands, fences, matches, run_page
 
 if TYPE_CHECKING:
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
 TUTORIALS = DOCS / "tutorials"
 LEDGER, HOSPITALS = TUTORIALS / "first-ledger.md", TUTORIALS / "two-hospitals.md"
-REAL_RUN = DOCS / "how-to" / "real-run.md"
+REAL_RUN, UPGRADE = DOCS / "how-to" / "real-run.md", DOCS / "how-to" / "upgrade-ledger.md"
+SPECIAL = (LEDGER, REAL_RUN, UPGRADE)
 
 
 def has_commands(page: Path) -> bool:
@@ -45,7 +48,7 @@ def text_of(page: Path) -> str:
     return text.replace("federation --trial\n", f"federation --trial --port {free_port()}\n")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in (LEDGER, REAL_RUN)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in SPECIAL], ids=lambda page: page.stem)
 def test_a_page_works_as_it_stands(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_page(text_of(page), capsys)
 
@@ -79,6 +82,17 @@ def test_two_real_runs(directory: Path, capsys: pytest.CaptureFixture[str]) -> N
     study.write_text(study.read_text().replace('id = "spring"', 'id = "summer"'))
     assert "north.db: good." in run_page(second, capsys)
     assert [found.name for found in sorted((directory / "study").iterdir())] == ["heads.json", "spring", "summer"]
+
+
+def test_an_upgrade_of_a_ledger_of_release_0_1(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The ledger in the fixture of that release; what is said of it before and after is the same."""
+    there = (unpacked(directory) / NORTH).parent
+    for path in there.glob("ledger.db*"):
+        path.rename(directory / path.name)
+    said = run_page(text_of(UPGRADE), capsys)
+    before, after = (part.strip() for part in re.split(r"ledger.db: (?:upgraded|has format 4).*\n.*", said)[:2])
+    assert "north-0001 came with" in before
+    assert before == after
 
 
 class TestTheRunnerItself:

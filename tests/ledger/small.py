@@ -6,10 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import numpy as np
 
 from rpdp import BudgetTable, PublicPlan, Schedule, SiloPlan
 from rpdp.ledger import Ledger, StewardPublicKey
+from rpdp.ledger.store.chain import Event, canonical, head_after
+from rpdp.ledger.store.rollback import RollbackNotes
+from rpdp.ledger.store.schema import LATER_TABLES
 from rpdp.planning import Allowances, assign_allowed
 
 if TYPE_CHECKING:
@@ -88,6 +92,42 @@ def by_hand(public_plan: PublicPlan, ids: pa.ChunkedArray, cost: Any, q: Any = 0
         estimator="by hand",
         facts={},
     )
+
+
+def make_older(path: Path, file_format: int) -> None:
+    """Take away the tables of later formats, and the number of today's."""
+    connection = apsw.Connection(str(path))
+    for since, tables in LATER_TABLES.items():
+        for table in tables if since > file_format else ():
+            connection.execute(f"DROP TABLE {table}")
+    connection.execute(f"PRAGMA user_version={file_format}")
+    connection.close()
+
+
+def as_release_0_1(directory: Path, table: BudgetTable, join: list[int] | None, file_format: int = 1) -> None:
+    """A ledger with one hold as release 0.1 wrote it: format 1, rounds drawn at admission, no expiry."""
+    path = directory / "ledger.db"
+    with make(directory, table) as ledger:
+        changes = {} if join is None else {"participations": len(join)}
+        ledger.reserve("run", plan(ledger, table, **changes), None)
+        (event,) = ledger.chain.events("admit")
+        created = next(ledger.chain.events("create"))
+    make_older(path, file_format)
+    with Ledger.read(path) as reader:
+        members = reader.runs.members.digest(event.seq)
+    kept = {name: value for name, value in event.facts.items() if name not in ("expires", "share")}
+    payload = canonical(kept | {"join": join, "members": members})
+    old = Event(event.seq, event.kind, event.run, 0, 0, payload, b"", None, None)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE event SET payload = ?, head = ? WHERE seq = 2", (payload, head_after(created.head, old)))
+    connection.close()
+    with Ledger.read(path) as reader:
+        reader.files.rollback_notes.unlink()
+        notes = RollbackNotes(reader.files.rollback_notes, reader.id)
+        notes.note(reader.chain)
+        notes.close()
+        assert reader.database.format == file_format
+        assert reader.verify().findings == ()
 
 
 def admitted(directory: Path, table: BudgetTable | None = None, **changes: Any) -> Ledger:

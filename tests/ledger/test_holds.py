@@ -13,9 +13,9 @@ from rpdp import BudgetTable
 from rpdp.cli.run import run as cli
 from rpdp.errors import InputError, PrivacyRefusal, Reason
 from rpdp.ledger import Ledger, MemoryAccount
+from rpdp.ledger.format_upgrade import upgrade
 from rpdp.ledger.inspection import verification
 from rpdp.ledger.store.chain import Event, head_after, public_head_after
-from rpdp.ledger.store.rollback import RollbackNotes
 from tests.federation.world import make_ids
 from tests.ledger import small
 from tests.ledger.account_suite import RECORDS, never
@@ -377,43 +377,15 @@ def test_holds_and_cancel_on_the_command_line(tmp_path: Path, capsys: pytest.Cap
 # Ledgers of release 0.1
 
 
-def as_release_0_1(directory: Path, table: BudgetTable, join: list[int] | None) -> None:
-    """Turn a ledger with one hold into what release 0.1 wrote: format 1, rounds drawn at admission, no expiry."""
-    with small.make(directory, table) as ledger:
-        changes = {} if join is None else {"participations": len(join)}
-        ledger.reserve("run", small.plan(ledger, table, **changes), None)
-        (event,) = ledger.chain.events("admit")
-        created = next(ledger.chain.events("create"))
-    connection = apsw.Connection(str(directory / "ledger.db"))
-    connection.execute("DROP TABLE class_account; DROP TABLE enrolment; PRAGMA user_version=1").fetchall()
-    connection.close()
-    with Ledger.read(directory / "ledger.db") as reader:
-        members = reader.runs.members.digest(event.seq)
-    kept = {name: value for name, value in event.facts.items() if name not in ("expires", "share")}
-    payload = json.dumps(kept | {"join": join, "members": members}, sort_keys=True, separators=(",", ":"))
-    old = Event(event.seq, event.kind, event.run, 0, 0, payload, b"", None, None)
-    connection = apsw.Connection(str(directory / "ledger.db"))
-    connection.execute("UPDATE event SET payload = ?, head = ? WHERE seq = 2", (payload, head_after(created.head, old)))
-    connection.close()
-    with Ledger.read(directory / "ledger.db") as reader:
-        reader.files.rollback_notes.unlink()
-        notes = RollbackNotes(reader.files.rollback_notes, reader.id)
-        notes.note(reader.chain)
-        notes.close()
-    with Ledger.read(directory / "ledger.db") as reader:
-        assert reader.database.rows("PRAGMA user_version") == [(1,)]
-        assert reader.verify().findings == ()
-
-
 @pytest.mark.parametrize("join", [None, [2, 3]])
 def test_an_admission_of_release_0_1_is_a_hold_that_does_not_expire(
     tmp_path: Path, clock: Clock, join: list[int] | None
 ) -> None:
     table = small.budgets()
-    as_release_0_1(tmp_path, table, join)
+    small.as_release_0_1(tmp_path, table, join)
     clock.time = NOON + 1000 * 86_400
+    upgrade(tmp_path / "ledger.db")
     with again(tmp_path) as ledger:
-        assert ledger.database.rows("PRAGMA user_version") == [(3,)]
         assert state(ledger) == "held"
         drawn = [ledger.charge("run", number, heads, lambda: (1, 4)).joined for number in (1, 2, 3, 4)]
         assert drawn == ([True] * 4 if join is None else [False, True, True, False])  # what was drawn then counts
@@ -426,7 +398,8 @@ def test_an_admission_of_release_0_1_is_a_hold_that_does_not_expire(
 def test_a_failed_run_of_release_0_1_gives_its_budgets_back(tmp_path: Path) -> None:
     """One hospital refused, the run never began, and the others' budgets were booked: now it can be cancelled."""
     table = small.budgets()
-    as_release_0_1(tmp_path, table, [1, 2])
+    small.as_release_0_1(tmp_path, table, [1, 2])
+    upgrade(tmp_path / "ledger.db")
     with again(tmp_path) as ledger:
         ledger.cancel("run", by="steward", reason="it never began")
         assert left(ledger, table) == table.epsilon.tolist()

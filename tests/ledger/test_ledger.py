@@ -237,7 +237,7 @@ def test_a_ledger_is_never_overwritten(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ("PRAGMA journal_mode=DELETE", "the journal mode is delete, not WAL"),
-        ("PRAGMA user_version=7", "has format 7, but this version of rpdp reads formats up to 3"),
+        ("PRAGMA user_version=7", "has format 7, but this version of rpdp reads formats up to 4"),
         ("PRAGMA application_id=5", "is not a ledger of rpdp"),
         ("DELETE FROM event", "its first event is missing or damaged"),
         ("UPDATE event SET joined = 1 WHERE seq = 2", "event 2 was changed"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import numpy as np
 import pytest
 
@@ -153,7 +152,7 @@ def test_one_record_is_enough(tmp_path: Path) -> None:
 
 def test_what_is_in_every_file_stays_as_it_is() -> None:
     """Ledgers of other versions have been written with these, and will be read with them."""
-    assert (3, (1, 2), int.from_bytes(b"rpdp"), 65_536) == (FORMAT, OLDER_FORMATS, APPLICATION_ID, CHUNK)
+    assert (4, (1, 2, 3), int.from_bytes(b"rpdp"), 65_536) == (FORMAT, OLDER_FORMATS, APPLICATION_ID, CHUNK)
 
 
 @pytest.mark.parametrize(
@@ -244,17 +243,6 @@ def test_what_is_not_a_key_is_refused(tmp_path: Path, content: str) -> None:
     path.chmod(0o600)
     with pytest.raises(InputError, match=r"is not the key of a ledger|must have 32 bytes"):
         RecordKey.read(path)
-
-
-def test_a_file_of_an_older_format_gets_the_number_of_today(tmp_path: Path) -> None:
-    """Versions that do not know a cancellation refuse it from then on: they would charge a cancelled run."""
-    small.make(tmp_path).close()
-    other = apsw.Connection(str(tmp_path / "ledger.db"))
-    other.execute("DROP TABLE class_account; DROP TABLE enrolment; PRAGMA user_version=1").fetchall()
-    other.close()
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
-        assert ledger.database.rows("PRAGMA user_version") == [(FORMAT,)]
-        assert ledger.verify().is_good
 
 
 def test_contents_after_a_removal_of_updates_are_checked_to_the_end(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from rpdp.ledger.inspection.replay import _Rounds, replay_accounts
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.store.chain import Event
 from rpdp.ledger.store.run_book import Admission
-from rpdp.ledger.store.schema import TABLES, pack
+from rpdp.ledger.store.schema import FIRST_TABLES, pack
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads, tails
 
@@ -154,7 +154,7 @@ def test_a_booking_over_the_budget_is_found(tmp_path: Path, monkeypatch: pytest.
 def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Everything that can be read out of the file."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    tables = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}  # noqa: S608
+    tables = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in FIRST_TABLES}  # noqa: S608
     tables["schema"] = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     for pragma in ("application_id", "user_version", "journal_mode", "encoding"):
         tables[pragma] = connection.execute(f"PRAGMA {pragma}").fetchall()

@@ -13,6 +13,7 @@ from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.ledger_holds_command import cancel, holds
 from rpdp.cli.ledger_prune_command import prune
 from rpdp.cli.ledger_text import describe_accounts, show_overview
+from rpdp.cli.ledger_upgrade_command import upgrade
 from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
 from rpdp.errors import InputError, PrivacyRefusal
 
@@ -28,6 +29,7 @@ app = typer.Typer(no_args_is_help=True)
 app.command()(prune)
 app.command()(holds)
 app.command()(cancel)
+app.command()(upgrade)
 
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
 Records = Annotated[list[str] | None, typer.Argument(metavar="RECORD…", help="Record ids.")]

@@ -69,7 +69,7 @@ class Ledger(StewardActions, Account):
         super()._forget()
 
     def _begin_writing(self) -> None:
-        self.database.migrate()
+        self._require_own_format()
         self._book_pending()
         self.expire()
         self.inbox.clear(self._action_book.booked)

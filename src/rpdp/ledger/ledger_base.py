@@ -21,7 +21,7 @@ from rpdp.ledger.store.record_keys import RecordKey
 from rpdp.ledger.store.record_store import RecordStore
 from rpdp.ledger.store.rollback import RollbackNotes
 from rpdp.ledger.store.run_book import RunBook
-from rpdp.ledger.store.schema import DAMAGED
+from rpdp.ledger.store.schema import DAMAGED, FORMAT
 from rpdp.ledger.store.writer_lock import DatabaseFile, WriterLock
 from rpdp.private_files import private_file
 
@@ -124,6 +124,15 @@ class LedgerBase:
 
     def _begin_writing(self) -> None:
         """Do what a writer does first; overridden by `Ledger`."""
+
+    def _require_own_format(self) -> None:
+        """Refuse to change a ledger of an older format, which versions of that format would misread afterwards."""
+        if self.database.format != FORMAT:
+            raise InputError(
+                f"{self.files.database} has format {self.database.format}; it can be read as it is, but this version "
+                f"of rpdp writes format {FORMAT}. Nothing was changed. Back it up, then run `rpdp ledger upgrade "
+                f"{self.files.database}`: versions that know only the older format will refuse it from then on"
+            )
 
     def _require_own_contents(self) -> None:
         """Refuse a file whose rows are not those that its chain states.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _FILE = "tests/ledger/test_holds.py::"
+_UPGRADE = "tests/ledger/test_format_upgrade.py::"
 _LEDGER = f"{_FILE}TestLedgerHolds::"
 _MEMORY = f"{_FILE}TestMemoryHolds::"
 _PHASES = "tests/deployment/agent/test_two_phases.py::"
@@ -127,9 +128,33 @@ HOLDS = (
         "older-versions-may-write-a-ledger-with-cancelled-runs",
         "section 8",
         "ledger/ledger.py",
-        "        self.database.migrate()\n",
+        "        self._require_own_format()\n",
         "",
-        (f"{_FILE}test_an_admission_of_release_0_1_is_a_hold_that_does_not_expire",),
+        (f"{_UPGRADE}test_an_older_ledger_is_read_and_not_written",),
+    ),
+    Mutant(
+        "stewards-act-on-ledgers-of-older-formats",
+        "section 8",
+        "ledger/stewardship/steward_actions.py",
+        "        self._require_own_format()\n",
+        "",
+        (f"{_UPGRADE}test_an_older_ledger_is_read_and_not_written",),
+    ),
+    Mutant(
+        "an-upgrade-keeps-the-old-number",
+        "section 8",
+        "ledger/store/database.py",
+        '        self.rows(f"PRAGMA user_version={FORMAT}")\n',
+        "",
+        (f"{_UPGRADE}test_an_upgraded_ledger_says_what_it_said",),
+    ),
+    Mutant(
+        "an-upgrade-without-a-transaction",
+        "rule 9",
+        "ledger/format_upgrade.py",
+        "            with self._writing():\n                self.database.upgrade()\n",
+        "            self.database.upgrade()\n",
+        (f"{_UPGRADE}test_an_interrupted_upgrade_leaves_the_old_file",),
     ),
     Mutant(
         "verify-accepts-a-cancelled-run-that-has-begun",

@@ -31,7 +31,6 @@ from rpdp.ledger.stewardship.pruning import KIND as PRUNE
 from rpdp.ledger.stewardship.pruning import replay_prunings
 from rpdp.ledger.store.chain import GENESIS, PRIVATE_KINDS, PUBLIC_KINDS, head_after, public_head_after
 from rpdp.ledger.store.database import expected_schema
-from rpdp.ledger.store.schema import ACCOUNT_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,7 +201,7 @@ def _bulk_of(ledger: LedgerBase, event: Event) -> str | None:
 
 def _has_orders(ledger: LedgerBase, seq: int, stated: str | None) -> bool:
     """Return whether the orders of an event are those that it states; an event that states none has none."""
-    if not ledger.database.has_account_tables:
+    if not ledger.database.has("enrolment"):
         return stated is None
     rows = ledger.database.rows("SELECT 1 FROM enrolment WHERE seq = ? LIMIT 1", (seq,))
     return ledger.records.orders_digest(seq) == stated if rows else stated is None
@@ -215,8 +214,9 @@ def _hash_in(ledger: LedgerBase, table: str, column: str, seq: int) -> str | Non
 
 
 def _left_over(ledger: LedgerBase, named: set[tuple[str, int]], *, has_totals: bool) -> Iterator[str]:
-    added = tuple(ACCOUNT_TABLES) if ledger.database.has_account_tables else ()
-    for table in ("segment", "class", "member", "change", "outbox", *added):
+    for table in ("segment", "enrolment", "class", "class_account", "member", "change", "outbox"):
+        if not ledger.database.has(table):
+            continue
         for (seq,) in ledger.database.rows(f"SELECT DISTINCT seq FROM {table}"):  # noqa: S608
             if (table, seq) not in named:
                 yield f"table {table} has rows for event {seq}, which does not state them"

@@ -95,6 +95,7 @@ class StewardActions(LedgerBase):
         """Put a steward action into the inbox. It is durable and in force when this returns; the writer books it."""
         if action.ledger != self.id:
             raise InputError(f"the action is for ledger {action.ledger[:12]}…, but this is ledger {self.id[:12]}…")
+        self._require_own_format()
         action.require_signature(self.steward)
         self.inbox.submit(action)
         return action

@@ -32,6 +32,9 @@ LABELS = (
     "actions: removed",
 )
 
+RARE_LABELS = ("upgrade: tables made", "upgrade: written")
+"""In acts that a ledger sees once, if ever. They have crash tests of their own."""
+
 
 def reached(label: str) -> None:
     """Mark that the process has reached this point."""

@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
-from rpdp.ledger.store.schema import (
-    ACCOUNT_TABLES,
-    APPLICATION_ID,
-    DAMAGED,
-    FIRST_STATEMENTS,
-    FORMAT,
-    OLDER_FORMATS,
-    STATEMENTS,
-)
+from rpdp.ledger.store import crash_points
+from rpdp.ledger.store.schema import APPLICATION_ID, DAMAGED, FORMAT, LATER_TABLES, OLDER_FORMATS, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +63,7 @@ class Database:
         with database._explained():
             database._connection = apsw.Connection(str(path))
             settings = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}"
-            for statement in (f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; {settings}", *STATEMENTS):
+            for statement in (f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; {settings}", *statements()):
                 database.rows(statement)
         return database
 
@@ -101,18 +94,20 @@ class Database:
         """The format of the file."""
         return int(self._value("user_version"))
 
-    @property
-    def has_account_tables(self) -> bool:
-        """Whether the file has the tables of `ACCOUNT_TABLES`."""
-        return self.format not in OLDER_FORMATS
+    def has(self, table: str) -> bool:
+        """Whether the file has a table, which came with some format."""
+        return all(since <= self.format for since, tables in LATER_TABLES.items() if table in tables)
 
-    def migrate(self) -> None:
-        """Make a file of an older format one of today's, so that versions which know only that one refuse it."""
-        if self.format != FORMAT:
-            with self.transaction():
-                for statement in ACCOUNT_TABLES.values():
-                    self.rows(statement)
-                self.rows(f"PRAGMA user_version={FORMAT}")
+    def upgrade(self) -> None:
+        """Make a file of an older format one of today's, so that versions which know only that one refuse it.
+
+        No row is touched. The caller opens the transaction: an interruption leaves the file as it was.
+        """
+        for statement in statements(after=self.format):
+            self.rows(statement)
+        crash_points.reached("upgrade: tables made")
+        self.rows(f"PRAGMA user_version={FORMAT}")
+        crash_points.reached("upgrade: written")
 
     def _require_durable(self) -> None:
         if self._value("journal_mode") != "wal":
@@ -249,7 +244,7 @@ class Database:
 def expected_schema(file_format: int = FORMAT) -> Schema:
     """Return what `schema` returns for an intact ledger of a format."""
     connection = apsw.Connection(":memory:")
-    for statement in FIRST_STATEMENTS if file_format in OLDER_FORMATS else STATEMENTS:
+    for statement in statements(file_format):
         connection.execute(statement)
     return _schema(connection)
 

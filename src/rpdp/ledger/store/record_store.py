@@ -111,7 +111,7 @@ class RecordStore:
 
     def orders(self, chunk: Chunk, before: int | None = None) -> NDArray[np.uint8]:
         """Return the numbers of the orders of a chunk's records, 0 for sum accounts: now, or before event `before`."""
-        if self._database.has_account_tables:
+        if self._database.has("enrolment"):
             query = "SELECT orders FROM enrolment WHERE segment = ? AND chunk = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
             until = 2**62 if before is None else before
             for (blob,) in self._database.rows(query, (*chunk.key, until)):

@@ -129,7 +129,7 @@ class MemberStore:
         return self.classes(admission.seq, admission.classes, admission.public.delta)
 
     def _accounts_of(self, seq: int) -> list[tuple[bytes, bytes]]:
-        if not self._database.has_account_tables:
+        if not self._database.has("class_account"):
             return []
         rows = self._database.rows("SELECT delta, orders FROM class_account WHERE seq = ?", (seq,))
         return [(delta, orders) for delta, orders in rows]

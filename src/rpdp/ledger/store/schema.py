@@ -1,9 +1,9 @@
 """The tables of a ledger file, and how arrays are stored in them.
 
 The table `event` holds the chain and is authoritative. The other tables hold bulk data whose hash an event states
-(`segment`, `enrolment`, `class`, `class_account`, `member`, `change`, `outbox`), or sums that can be recomputed from it
-(`total`). Bulk rows never change. Only updates are ever removed, by an event that records the removal. Every
-reservation, and every cancellation, rewrites the totals, and its event states the hash of all of them.
+(`segment`, `enrolment`, `carried`, `class`, `class_account`, `member`, `change`, `outbox`), or sums that can be
+recomputed from it (`total`). Bulk rows never change. Only updates are ever removed, by an event that records the
+removal. Every reservation, and every cancellation, rewrites the totals, and its event states the hash of all of them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT = 3
+FORMAT = 4
 """Format 2 has the event "cancel", which older versions would not heed: they would charge a cancelled run. Format 3 has
-Rényi accounts, and prices at a record's own δ."""
+Rényi accounts, and prices at a record's own δ. Format 4 has successors of lost ledgers, whose records begin with what
+was booked before."""
 
-OLDER_FORMATS = (1, 2)
-"""Their events mean today what they meant then. They lack `ACCOUNT_TABLES`, and have sum accounts only."""
+OLDER_FORMATS = (1, 2, 3)
+"""Their events mean today what they meant then, so they are read as they are. They lack the tables of later formats,
+and are upgraded before they are written."""
 
 APPLICATION_ID = 0x72706470
 """'rpdp' in ASCII: what `file` and SQLite see in the header."""
@@ -37,7 +39,7 @@ CHUNK = 65_536
 _PROBE = 8192
 """Bytes compressed as a trial before the whole array is; hashes do not shrink."""
 
-ACCOUNT_TABLES = {
+_ACCOUNT_TABLES = {
     "enrolment": (
         "CREATE TABLE enrolment(seq INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, "
         "orders BLOB NOT NULL, PRIMARY KEY(seq, segment, chunk)) STRICT"
@@ -46,9 +48,20 @@ ACCOUNT_TABLES = {
         "CREATE TABLE class_account(seq INTEGER PRIMARY KEY, delta BLOB NOT NULL, orders BLOB NOT NULL) STRICT"
     ),
 }
-"""New in format 3: the order of each Rényi account, and the δ and order of each sampling class."""
+"""The order of each Rényi account, and the δ and order of each sampling class."""
 
-TABLES = {
+_SUCCESSION_TABLES = {
+    "carried": (
+        "CREATE TABLE carried(segment INTEGER NOT NULL, chunk INTEGER NOT NULL, epsilon BLOB NOT NULL, "
+        "delta BLOB NOT NULL, PRIMARY KEY(segment, chunk)) STRICT"
+    ),
+}
+"""What the records of a successor begin with, in units: what may have been spent in the ledger that was lost."""
+
+LATER_TABLES = {3: _ACCOUNT_TABLES, 4: _SUCCESSION_TABLES}
+"""The tables that came with each later format."""
+
+FIRST_TABLES = {
     "event": (
         "CREATE TABLE event(seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, "
         "joined INTEGER NOT NULL, payload TEXT NOT NULL, head BLOB NOT NULL, public_count INTEGER, public_head BLOB) "
@@ -78,10 +91,13 @@ INDEXES = {
     "event_of_kind": "CREATE INDEX event_of_kind ON event(kind, seq) WHERE run = '' OR kind = 'admit'",
     "event_public": "CREATE UNIQUE INDEX event_public ON event(public_count) WHERE public_count IS NOT NULL",
 }
-FIRST_STATEMENTS = (*TABLES.values(), *INDEXES.values())
-"""What makes the tables of formats 1 and 2."""
 
-STATEMENTS = (*FIRST_STATEMENTS, *ACCOUNT_TABLES.values())
+
+def statements(file_format: int = FORMAT, after: int = 0) -> list[str]:
+    """Return what makes the tables of a format, or only those that came after an earlier one."""
+    first = [*FIRST_TABLES.values(), *INDEXES.values()] if after < 1 else []
+    later = [made for since, tables in LATER_TABLES.items() if after < since <= file_format for made in tables.values()]
+    return first + later
 
 
 def pack(array: NDArray[np.generic]) -> bytes:

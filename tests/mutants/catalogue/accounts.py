@@ -9,6 +9,7 @@ _DIVERGENCE = "tests/accounting/test_divergence.py::"
 _DELTAS = "tests/accounting/test_delta_table.py::"
 _ALLOWANCES = "tests/planning/test_allowances.py::"
 _ACCOUNTS = "tests/ledger/test_accounts.py::"
+_LIFETIMES = "tests/ledger/test_lifetimes.py::"
 _ADMISSION = "tests/federation/test_admission.py::"
 
 ACCOUNTS = (
@@ -136,6 +137,14 @@ ACCOUNTS = (
         '        chosen = np.searchsorted(costs, epsilon, side="right") - 1\n',
         '        chosen = np.minimum(np.searchsorted(costs, epsilon, side="right"), costs.size - 1)\n',
         (f"{_DELTAS}test_the_largest_probability_within_a_budget_is_certified",),
+    ),
+    Mutant(
+        "booking-in-place-of-earlier-ones",
+        "section 7",
+        "ledger/store/run_book.py",
+        "                self._store.write_totals(chunk, before + booked[here], delta_before + booked_delta[here])\n",
+        "                self._store.write_totals(chunk, booked[here], booked_delta[here])\n",
+        (f"{_LIFETIMES}test_a_thousand_lifetimes_of_adaptive_runs_stay_within_their_budget",),
     ),
     # Allowances
     Mutant(

@@ -29,6 +29,7 @@ PUBLIC = {
     "frontier",
     "methods",
     "run_production",
+    "runs_that_fit",
     "simulate",
     "train_central",
     "write_report",

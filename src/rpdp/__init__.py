@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rpdp.federation import run_production as run_production
     from rpdp.federation import simulate as simulate
     from rpdp.ledger import Ledger as Ledger
+    from rpdp.ledger import runs_that_fit as runs_that_fit
     from rpdp.planning import PublicPlan as PublicPlan
     from rpdp.planning import Recipe as Recipe
     from rpdp.planning import SiloPlan as SiloPlan
@@ -57,6 +58,7 @@ _HOME_OF = {
     "calibrate_noise": "rpdp.accounting",
     "frontier": "rpdp.planning",
     "run_production": "rpdp.federation",
+    "runs_that_fit": "rpdp.ledger",
     "simulate": "rpdp.federation",
     "train_central": "rpdp.training",
     "write_report": "rpdp.report",

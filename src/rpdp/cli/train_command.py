@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +34,10 @@ def train(
         bool,
         typer.Option("--strict", help="Stop before reserving anything if a record has less left than its budget."),
     ] = False,
+    even_if_noise: Annotated[
+        bool,
+        typer.Option("--even-if-noise", help="Begin a real run although the ledgers leave it too little signal."),
+    ] = False,
     workers: options.Workers = None,
     device: Annotated[
         str, typer.Option("--device", help="cpu, or cuda in simulations: the same up to rounding.")
@@ -44,7 +48,9 @@ def train(
 
     FILE is a study file (TOML). With seeds the run is a simulation: it shows what a real run would do, and protects
     nobody. Without seeds it is a real run, and needs a production ledger for every silo (rpdp ledger create). The
-    directory gets a log, the model and a report. After Ctrl-C, --resume continues the run.
+    directory gets a log, the model and a report. After Ctrl-C, --resume continues the run. Before a real run holds
+    anything, it says from the ledgers who can take part, what signal is left and how many more such runs fit; one that
+    would be noise is refused (exit code 3).
 
     Example: `rpdp train examples/breast_cancer.toml --seed 7`
     """
@@ -55,7 +61,7 @@ def train(
     chosen, number = options.method_of(method, spec), None if is_real else options.seed_of(seed, spec)
     limit = options.workers_of(workers, spec)
     directory = out or spec.output / (spec.run.id or "real" if is_real else f"{chosen}-{number}")
-    how = _How(limit, device, resume=resume, force=force, strict=strict, quiet=as_json)
+    how = _How(limit, device, resume=resume, force=force, strict=strict, even_if_noise=even_if_noise, quiet=as_json)
     try:
         trained = _run(spec, chosen, number, directory, how)
     except KeyboardInterrupt:
@@ -78,6 +84,7 @@ class _How:
     resume: bool
     force: bool
     strict: bool
+    even_if_noise: bool
     quiet: bool
 
 
@@ -95,6 +102,7 @@ def _run(spec: StudyFile, method: str, seed: int | None, directory: Path, how: _
             resume=how.resume,
             force=how.force,
             strict=how.strict,
+            even_if_noise=how.even_if_noise,
             workers=how.workers,
             device=how.device,
             on_begin=progress.begin,
@@ -147,7 +155,7 @@ def _facts(trained: TrainedRun) -> dict[str, Any]:
     if trained.result.is_simulation:
         return {**public, "files": files}
     local = {name: files.pop(name) for name in _SENSITIVE}
-    shortfalls = [asdict(one) for one in trained.shortfalls]
+    shortfalls = [one.facts() for one in trained.shortfalls]
     return {
         "public": {**public, "files": files},
         "steward": {"standings": shortfalls, "seconds": trained.result.seconds, "files": local},

@@ -12,6 +12,7 @@ from rpdp.ledger.account import Account, AccountStatus, Charge, RunStatus
 from rpdp.ledger.account_terms import AccountTerms
 from rpdp.ledger.budget_accountant import BudgetAccountant
 from rpdp.ledger.memory import MemoryAccount
+from rpdp.ledger.unused_accounts import runs_that_fit, unused_accounts
 
 if TYPE_CHECKING:
     from rpdp.ledger.ledger import Ledger as Ledger
@@ -38,6 +39,8 @@ __all__ = [
     "Charge",
     "MemoryAccount",
     "RunStatus",
+    "runs_that_fit",
+    "unused_accounts",
     *_HOME_OF,
 ]
 

@@ -14,6 +14,7 @@ from rpdp.ledger.account_terms import AccountTerms
 from rpdp.ledger.balances import Balances
 from rpdp.ledger.past_balances import balances_before
 from rpdp.ledger.progress_callback import silent
+from rpdp.ledger.silo_accounts import SiloAccounts
 from rpdp.ledger.stewardship.pruning import prune
 from rpdp.ledger.stewardship.steward_actions import StewardActions
 from rpdp.ledger.store import crash_points
@@ -24,7 +25,7 @@ from rpdp.ledger.store.run_book import now
 from rpdp.planning import WHOLE, Allowance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rpdp.budgets import AccountKind, BudgetTable, RecordBudgets
     from rpdp.ledger.account import Canceller
     from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.record_accounts import BookedFor
     from rpdp.ledger.stewardship.actions import Action
     from rpdp.ledger.stewardship.pruning import Updates
     from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
@@ -137,16 +139,29 @@ class Ledger(StewardActions, Account):
     def left(self, budgets: BudgetTable, lifetime_delta: float, allowance: Allowance = WHOLE) -> Allowances:
         """Return what a run may take of the smaller of each record's budget in force and its budget in the table."""
         with self._turn:
+            return self.silo_accounts(budgets, lifetime_delta).allowances(allowance)
+
+    def silo_accounts(
+        self, budgets: BudgetTable, lifetime_delta: float, *, without: Collection[str] = ()
+    ) -> SiloAccounts:
+        """Return the accounts of a silo's table as they are now; or, to look at, as if some held runs did not exist."""
+        with self._turn:
             if self.is_writer:
                 self._book_pending()
                 self.expire()
             balances = self.balances(budgets.ids)
             self._require_joint_delta(lifetime_delta)
             terms = replace(self.terms, lifetime_delta=lifetime_delta)
-            common = min(terms.own_delta, self.terms.own_delta)
-            with self.reading():
-                booked_for = self.runs.booked_for(allowance, balances)
-            return balances.allowances(allowance, common, terms.per_record(budgets), booked_for)
+            return SiloAccounts(
+                self.runs.accounts_without(without, balances) if without else balances,
+                terms.per_record(budgets),
+                min(terms.own_delta, self.terms.own_delta),
+                lambda allowance: self._booked_for(allowance, balances, without),
+            )
+
+    def _booked_for(self, allowance: Allowance, balances: Balances, without: Collection[str]) -> BookedFor:
+        with self._turn, self.reading():
+            return self.runs.booked_for(allowance, balances, without)
 
     def reserve(
         self,

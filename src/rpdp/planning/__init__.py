@@ -19,15 +19,18 @@ from rpdp.planning.estimators import (
     fit_curve,
     scf,
 )
+from rpdp.planning.fitting_runs import FittingRuns, LifetimeAllowances, fitting_runs
 from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
 from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
+from rpdp.planning.signal_floor import LEAST_SIGNAL, signal_of_run, signal_of_silos
 from rpdp.planning.silo_plan import Group, SiloPlan, Status
 
 __all__ = [
     "AUTHORS_CANDIDATES",
     "BACKBONES",
     "ESTIMATORS",
+    "LEAST_SIGNAL",
     "OPTIMISERS",
     "PURPOSES",
     "TUNED_ON_BUDGETS",
@@ -37,8 +40,10 @@ __all__ = [
     "CurveFit",
     "Estimate",
     "Estimator",
+    "FittingRuns",
     "FrontierPoint",
     "Group",
+    "LifetimeAllowances",
     "Planner",
     "PublicPlan",
     "Purpose",
@@ -49,8 +54,11 @@ __all__ = [
     "binary_search",
     "certified",
     "fit_curve",
+    "fitting_runs",
     "frontier",
     "knee",
     "scf",
+    "signal_of_run",
+    "signal_of_silos",
     "states_its_costs",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -94,6 +94,16 @@ class Allowances:
         """All of these budgets, in sum accounts: for one run by itself."""
         own = np.full(len(epsilon), np.inf) if delta is None else delta
         return cls(epsilon, epsilon, own, np.zeros(len(epsilon), dtype=np.uint8))
+
+    def rows(self, index: NDArray[np.bool_] | NDArray[np.int64]) -> Allowances:
+        """The allowances of some records."""
+        return replace(
+            self,
+            lifetime=self.lifetime[index],
+            amount=self.amount[index],
+            delta=self.delta[index],
+            order=self.order[index],
+        )
 
     @property
     def epsilon(self) -> NDArray[np.float64]:

@@ -21,16 +21,18 @@ from rpdp.sampling import Seeded
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.doctor import DoctorFinding as Finding
 from rpdp.studies.doctor import Level
+from rpdp.studies.shortfalls import find_shortfalls, require_signal
 from rpdp.tables.table_columns import SPARE_FEATURES
 from rpdp.training import FlatModel, SlowKernelWarning, check_model, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch import nn
 
     from rpdp.federation import Silo
     from rpdp.federation.local_training import LocalTraining
+    from rpdp.ledger import Ledger
     from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_data import SiloSource, Source
 
@@ -154,6 +156,27 @@ def budgets(built: PreparedRun) -> Iterator[Finding]:
         yield Finding("warning", "budgets", message, "they contribute almost nothing to the model")
 
 
+def ledgers(built: PreparedRun, opened: Mapping[str, Ledger]) -> Iterator[Finding]:
+    """Examine what the ledgers have left for a real run: who can take part, the signal, how many more runs fit."""
+    run = built.spec.run.id
+    known = [silo for silo, ledger in opened.items() if any(one.run == run for one in ledger.status().runs)]
+    if known:
+        message = f"run.id={run!r} is already in the ledger of {', '.join(known)}"
+        yield Finding("problem", "ledger", message, "continue it with --resume, or give a new run a new id", 2)
+    found = find_shortfalls(built, opened)
+    for outlook in (one.outlook for one in found):
+        level: Level = "warning" if outlook.missing or outlook.reduced or outlook.is_noise else "ok"
+        yield from (Finding(level, "ledger", line) for line in outlook.lines())
+        if outlook.runs_allowed == 0 and not known:
+            message = f"silo {outlook.silo}: the policy admits no more runs (max_runs)"
+            yield Finding("problem", "ledger", message, "ask the data steward to raise max_runs", 3)
+    yield from (Finding("warning", "ledger", remark) for one in found for remark in one.remarks)
+    try:
+        require_signal(found)
+    except PrivacyRefusal as refusal:
+        yield Finding("problem", "ledger", str(refusal), exit_code=3)
+
+
 def plan(built: PreparedRun) -> Iterator[Finding]:
     """Examine σ, the expected batch, and the signal-to-noise ratio of a step."""
     public = built.public
@@ -204,8 +227,8 @@ def machine(built: PreparedRun) -> Iterator[Finding]:
     """Examine randomness, threads and the output directory."""
     run = built.spec.run
     if run.is_production:
-        message = "a real run: secure randomness; budgets were examined as stated, not as earlier runs left them"
-        yield Finding("ok", "randomness", message)
+        examined = "as the ledgers have them" if built.seed is None else "as stated, not as earlier runs left them"
+        yield Finding("ok", "randomness", f"a real run: secure randomness; budgets were examined {examined}")
     else:
         message = "seeded: a simulation, which protects nobody; a real run uses secure randomness"
         yield Finding("ok", "randomness", message)

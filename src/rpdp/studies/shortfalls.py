@@ -1,4 +1,4 @@
-"""Shortfalls: records that earlier runs and withdrawals exclude from a run, or reduce, before anything is admitted.
+"""Shortfalls: what earlier runs and withdrawals have left for a run, before anything is admitted, and what would help.
 
 This is for the data steward. It reads every account, so it stays with the silo; none of it reaches the server.
 """
@@ -6,14 +6,15 @@ This is for the data steward. It reads every account, so it stays with the silo;
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from rpdp.errors import PrivacyRefusal
-from rpdp.ledger.record_accounts import RecordAccounts
-from rpdp.planning import Status, assign_allowed
+from rpdp.federation.silo_outlook import runs_allowed, silo_record_outlooks
+from rpdp.ledger.inspection.outlook import Obstacle
+from rpdp.planning import LEAST_SIGNAL, Status, assign_allowed, signal_of_silos
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from rpdp.accounting import Schedule
     from rpdp.federation import Silo
     from rpdp.ledger import Ledger
-    from rpdp.planning import Allowances, SiloPlan
+    from rpdp.ledger.inspection.outlook import Outlook, RecordOutlooks
+    from rpdp.planning import PublicPlan
     from rpdp.studies.building import PreparedRun
 
     Numbers = NDArray[np.float64]
@@ -35,31 +37,34 @@ _NO_KEY = "nothing else: without a steward's key, budgets in this ledger cannot 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """The records of a silo that this run draws less often than unused lifetime budgets would allow. Sensitive.
+    """What a run finds at a silo before anything is held, and what would let more of its records in. Sensitive.
 
     Attributes:
-        silo: The name of the silo.
-        left_out: The number of records that sit out, although their full budgets would let them take part.
-        reduced: The number of records that take part with a smaller probability.
-        remarks: The reasons, and what would let the records take part fully.
+        outlook: Who can take part, the signal that is left, how many more runs fit.
+        remarks: For the records that take part less than unused budgets would let them: what would change that.
     """
 
-    silo: str
-    left_out: int
-    reduced: int
+    outlook: Outlook
     remarks: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """The shortfall for JSON."""
+        return {**self.outlook.facts(), "remarks": list(self.remarks)}
 
 
 def find_shortfalls(built: PreparedRun, ledgers: Mapping[str, Ledger]) -> list[Shortfall]:
     """Return the shortfall of every silo before this run."""
-    return [_shortfall(silo, ledgers[silo.name], built.plans[silo.name]) for silo in built.silos]
+    return [_shortfall(silo, ledgers[silo.name], built.public) for silo in built.silos]
 
 
 def require_full(found: Sequence[Shortfall]) -> None:
     """Refuse a run in which some record cannot take part as its full budget allows."""
-    short = [one for one in found if one.left_out or one.reduced]
+    short = [one for one in found if one.outlook.missing or one.outlook.reduced]
     if short:
-        counts = "; ".join(f"silo {one.silo}: {one.left_out:,} left out, {one.reduced:,} reduced" for one in short)
+        counts = "; ".join(
+            f"silo {one.outlook.silo}: {one.outlook.missing:,} left out, {one.outlook.reduced:,} reduced"
+            for one in short
+        )
         remarks = " ".join(remark for one in short for remark in one.remarks)
         raise PrivacyRefusal(
             f"--strict: not every record can take part as its full lifetime budget allows ({counts}). {remarks} "
@@ -67,53 +72,58 @@ def require_full(found: Sequence[Shortfall]) -> None:
         )
 
 
-def _shortfall(silo: Silo, ledger: Ledger, plan: SiloPlan) -> Shortfall:
-    balances = ledger.balances(silo.budgets.ids)
-    allowance = silo.policy.allowance(plan.public)
-    left = ledger.left(silo.budgets, silo.policy.lifetime_delta, allowance)
-    unused = RecordAccounts(balances.epsilon, balances.delta, balances.order, terms=balances.terms)
-    stated = replace(ledger.terms, lifetime_delta=silo.policy.lifetime_delta).per_record(silo.budgets)
-    full = unused.allowances(allowance, ledger.terms.own_delta, stated)
-    wanted = assign_allowed(plan.public, plan.ids, full, estimator=plan.estimator)
-    out, fewer = (plan.q == 0.0) & (wanted.q > 0.0), (plan.q > 0.0) & (plan.q < wanted.q)
-    gone = out & balances.withdrawn
-    no_delta = out & ~gone & (plan.status == Status.DELTA_TOO_SMALL)
-    no_budget = out & ~gone & ~no_delta
-    budget = unused.lifetime(stated)[0]
+def require_signal(found: Sequence[Shortfall]) -> None:
+    """Refuse a run that would be noise, judged by what the ledgers have left.
+
+    This is for whoever holds the ledgers, before anybody else hears of the run. It must never decide what a server is
+    answered: that would show what is left in the accounts.
+    """
+    outlooks = [one.outlook for one in found]
+    signal = signal_of_silos(outlook.run_signal for outlook in outlooks)
+    if signal < LEAST_SIGNAL:
+        by_silo = ", ".join(f"{outlook.silo}: {outlook.run_signal:.3g}" for outlook in outlooks)
+        records = sum(outlook.records for outlook in outlooks)
+        left = sum(outlook.in_full + outlook.reduced for outlook in outlooks)
+        raise PrivacyRefusal(
+            f"this run would be noise: its signal over all silos is {signal:.3g} ({by_silo}), below the floor of "
+            f"{LEAST_SIGNAL:g}, and {left:,} of {records:,} records can take part. "
+            "It would spend what is left and learn nothing. Nothing was reserved, and nothing was sent to the server. "
+            "Use records or budgets that are not used up, or run it all the same with --even-if-noise"
+        )
+
+
+def _shortfall(silo: Silo, ledger: Ledger, public: PublicPlan) -> Shortfall:
+    found = silo_record_outlooks(silo, ledger, public)
+    accounts, out, reasons = found.accounts, found.left_out, found.reasons
     can_raise = ledger.steward is not None
+    budget = accounts.accounts.lifetime(accounts.stated)[0]
+    used = reasons == Obstacle.USED
+    no_delta = out & used & (found.plan.status == Status.DELTA_TOO_SMALL)
+
+    def short(rows: NDArray[np.bool_]) -> _Short:
+        return _Short(rows, found, budget, can_raise)
+
     said = [
-        _of_withdrawn(int(gone.sum())),
+        _of_withdrawn(int((out & (reasons == Obstacle.WITHDRAWN)).sum())),
+        _of_held(int((reasons == Obstacle.HELD).sum())),
+        _of_reserved(int((reasons == Obstacle.RESERVED).sum())),
         _of_delta(int(no_delta.sum()), can_raise=can_raise),
-        _of_left_out(_Short(no_budget, left, budget, plan, wanted, can_raise)),
-        _of_fewer(_Short(fewer, left, budget, plan, wanted, can_raise)),
+        _of_left_out(short(out & used & ~no_delta)),
+        _of_fewer(short(found.reduced & used)),
     ]
     remarks = tuple(f"silo {silo.name}: {text}" for text in said if text)
-    return Shortfall(silo.name, int(out.sum()), int(fewer.sum()), remarks)
+    return Shortfall(found.summary(silo.name, runs_allowed(silo)), remarks)
 
 
 class _Short:
     """Some records, what this run may take of them, and what it would take of their unused accounts. Sensitive."""
 
-    def __init__(
-        self,
-        rows: NDArray[np.bool_],
-        left: Allowances,
-        budget: Numbers,
-        plan: SiloPlan,
-        wanted: SiloPlan,
-        can_raise: bool,
-    ) -> None:
+    def __init__(self, rows: NDArray[np.bool_], found: RecordOutlooks, budget: Numbers, can_raise: bool) -> None:
         self.count = int(rows.sum())
-        self.public = plan.public
-        self.q, self.wanted = plan.q[rows], wanted.q[rows]
-        self.left = replace(
-            left,
-            lifetime=left.lifetime[rows],
-            amount=left.amount[rows],
-            delta=left.delta[rows],
-            order=left.order[rows],
-        )
-        self._budget, self._missing = budget[rows], np.maximum(wanted.cost - left.amount, 0.0)[rows]
+        self.public = found.plan.public
+        self.q, self.wanted = found.plan.q[rows], found.runs.q[rows]
+        self.left = found.left.rows(rows)
+        self._budget, self._missing = budget[rows], np.maximum(found.runs.cost - found.left.amount, 0.0)[rows]
         self._can_raise = can_raise
 
     @property
@@ -135,13 +145,7 @@ class _Short:
         """Return the largest reduced number of rounds at which each record reaches this probability at the same σ."""
         columns = [self.left.amount, self.left.delta, self.left.order.astype(np.float64), wanted]
         _, one_of_each = np.unique(np.stack(columns), axis=1, return_index=True)
-        kinds = replace(
-            self.left,
-            lifetime=self.left.lifetime[one_of_each],
-            amount=self.left.amount[one_of_each],
-            delta=self.left.delta[one_of_each],
-            order=self.left.order[one_of_each],
-        )
+        kinds = self.left.rows(one_of_each)
         names = pa.chunked_array([[str(row) for row in one_of_each]])
 
         def suffices(rounds: int) -> bool:
@@ -162,6 +166,18 @@ def _of_withdrawn(count: int) -> str:
     if not count:
         return ""
     return f"{_records(count)} withdrawn; never drawn again. Remove them from the data and the budget file."
+
+
+def _of_held(count: int) -> str:
+    if not count:
+        return ""
+    return f"{_records(count)} held by a run that has not begun; free again if it is cancelled (`rpdp ledger cancel`)."
+
+
+def _of_reserved(count: int) -> str:
+    if not count:
+        return ""
+    return f"{_records(count)} with the rest reserved for other purposes (`reserved` in the silo's policy)."
 
 
 def _of_delta(count: int, *, can_raise: bool) -> str:

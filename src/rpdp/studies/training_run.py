@@ -17,6 +17,7 @@ from rpdp.federation import run_production
 from rpdp.federation.checkpoint import NAME as CHECKPOINT_FILE
 from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.devices import require_device
+from rpdp.ledger.inspection.outlook import outlook_lines
 from rpdp.studies.building import build
 from rpdp.studies.execution import execute, real_run_errors, slow_kernel_remarks
 from rpdp.studies.real_run import heads_of, open_ledgers, run_id
@@ -35,7 +36,7 @@ from rpdp.studies.run_directory import (
     write_rounds,
 )
 from rpdp.studies.run_reports import EDITIONS, write_reports
-from rpdp.studies.shortfalls import find_shortfalls, require_full
+from rpdp.studies.shortfalls import find_shortfalls, require_full, require_signal
 from rpdp.studies.study_file import StudyFile
 from rpdp.studies.study_tables import SCHEMA_COPY
 
@@ -60,7 +61,7 @@ class TrainedRun:
         result: The result of the run.
         directory: The directory that holds it.
         was_finished: Whether it had been finished before, so that nothing was left to do.
-        shortfalls: The records that get less than their budgets allow, if this call admitted a real run. Sensitive.
+        shortfalls: What the ledgers had left for a real run, if this call admitted it. Sensitive.
     """
 
     result: RunResult
@@ -78,6 +79,7 @@ def train(
     resume: bool = False,
     force: bool = False,
     strict: bool = False,
+    even_if_noise: bool = False,
     workers: int | None = None,
     device: str = "cpu",
     on_begin: Callable[[PreparedRun], None] | None = None,
@@ -94,6 +96,7 @@ def train(
         resume: Continue the run in the directory; a finished run is left as it is.
         force: Remove what an earlier run left in the directory.
         strict: Refuse a real run, before anything is reserved, if a record would get less than its full budget allows.
+        even_if_noise: Begin a real run even if its signal is below the floor (`rpdp.planning.LEAST_SIGNAL`).
         workers: The number of processes of a simulation; it does not change the result. A real run has one.
         device: The device of a simulation, cpu or cuda. A real run trains on the CPU.
         on_begin: Called with the run that is about to start.
@@ -101,7 +104,8 @@ def train(
         on_remark: Called with remarks such as the use of a slow kernel.
     """
     directory = Path(directory)
-    run = _checked(spec, settings, seed, device, strict=strict, force=force, resume=resume)
+    _require_kind(seed, device, strict=strict, force=force, even_if_noise=even_if_noise)
+    run = _run_of(spec, settings, seed, resume=resume)
     require_device(device, workers or 1, "--workers")
     prepare(directory, spec, resume=resume, force=force)
     if resume and is_finished(directory):
@@ -114,7 +118,11 @@ def train(
         if seed is None:
             ledgers = stack.enter_context(open_ledgers(spec, run, resume=resume))
             built = build(spec, settings, None, ledgers)
-            found = _report_shortfalls(built, ledgers, run, on_remark, strict=strict)
+            found = _report_shortfalls(built, ledgers, run, on_remark)
+            if strict:
+                require_full(found)
+            if found and not even_if_noise:
+                require_signal(found)
         else:
             built = build(spec, settings, seed, device=device)
         if on_begin is not None:
@@ -142,10 +150,8 @@ def train(
     return TrainedRun(result, directory, shortfalls=found)
 
 
-def _checked(
-    spec: StudyFile, settings: MethodSettings, seed: int | None, device: str, *, strict: bool, force: bool, resume: bool
-) -> str:
-    """Return the id of a real run, or "" for a simulation; refused if the study file describes the other kind."""
+def _require_kind(seed: int | None, device: str, *, strict: bool, force: bool, even_if_noise: bool) -> None:
+    """Refuse options that are for the other kind of run."""
     if seed is None:
         if force:
             raise InputError(
@@ -153,30 +159,29 @@ def _checked(
             )
         if device != "cpu":
             raise InputError(f"--device {device} is for simulations: a real run trains on the CPU; use --device cpu")
+    elif strict or even_if_noise:
+        option = "--strict" if strict else "--even-if-noise"
+        raise InputError(f"{option} is about what earlier runs left; a simulation has no earlier runs, so remove it")
+
+
+def _run_of(spec: StudyFile, settings: MethodSettings, seed: int | None, *, resume: bool) -> str:
+    """Return the id of a real run, or "" for a simulation; refused if the study file describes the other kind."""
+    if seed is None:
         return run_id(spec, settings.method, resume=resume)
     spec.require_simulation()
-    if strict:
-        raise InputError("--strict checks what earlier runs left; a simulation has no earlier runs, so remove it")
     return ""
 
 
 def _report_shortfalls(
-    built: PreparedRun,
-    ledgers: Mapping[str, Ledger],
-    run: str,
-    on_remark: Callable[[str], None] | None,
-    *,
-    strict: bool,
+    built: PreparedRun, ledgers: Mapping[str, Ledger], run: str, on_remark: Callable[[str], None] | None
 ) -> tuple[Shortfall, ...]:
-    """Report the records that get less than their budgets allow; nothing if the run was admitted before."""
+    """Report what the ledgers have left for the run, and what would help; nothing if it was admitted before."""
     if any(status.run == run for ledger in ledgers.values() for status in ledger.status().runs):
         return ()
     found = find_shortfalls(built, ledgers)
-    if strict:
-        require_full(found)
     if on_remark is not None:
-        for remark in [remark for one in found for remark in one.remarks]:
-            on_remark(remark)
+        for line in [*outlook_lines([one.outlook for one in found]), *(text for one in found for text in one.remarks)]:
+            on_remark(line)
     return tuple(found)
 
 

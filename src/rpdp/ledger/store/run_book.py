@@ -15,6 +15,7 @@ import numpy as np
 
 from rpdp.errors import InputError, PlanError, PrivacyRefusal, Reason
 from rpdp.ledger.account import Charge, RunStatus, joins_round, rounds_drawn
+from rpdp.ledger.record_accounts import RecordAccounts
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.holds import (
     Cancellation,
@@ -31,7 +32,7 @@ from rpdp.ledger.store.schema import DAMAGED
 from rpdp.planning import PublicPlan, SiloPlan, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     import pyarrow as pa
@@ -193,16 +194,26 @@ class RunBook:
         self._chain.append("admit", facts, run=run)
         crash_points.reached("reserve: booked")
 
-    def booked_for(self, allowance: Allowance, balances: Balances) -> BookedFor:
+    def booked_for(self, allowance: Allowance, balances: Balances, without: Collection[str] = ()) -> BookedFor:
         """Return what runs for the purposes that have reserved shares have booked, in the order of these balances."""
         found = {}
         for purpose in allowance.kept_for_others:
             amount, delta = np.zeros(len(balances), dtype=np.int64), np.zeros(len(balances), dtype=np.int64)
             for admission in self.booked():
-                if admission.public.purpose == purpose:
+                if admission.public.purpose == purpose and admission.run not in without:
                     add_booking(self._store, self.members, admission, balances.places, amount, delta)
             found[purpose] = amount, delta
         return found
+
+    def accounts_without(self, runs: Collection[str], balances: Balances) -> RecordAccounts:
+        """Return a copy of these accounts as if some runs had booked nothing. Nothing may be booked from it."""
+        copy = RecordAccounts(balances.epsilon, balances.delta, balances.order, terms=balances.terms)
+        copy.withdrawn = balances.withdrawn
+        copy.booked, copy.booked_delta = balances.booked.copy(), balances.booked_delta.copy()
+        for run in runs:
+            admission = self.admission(run)
+            add_booking(self._store, self.members, admission, balances.places, copy.booked, copy.booked_delta, sign=-1)
+        return copy
 
     def charge(
         self,

@@ -32,6 +32,9 @@ _MARKER = re.compile(r"^<!-- generated: (.+?) -->$", re.MULTILINE)
 
 _EXAMPLE = re.compile(r"^([^:`]+): `([^`]+)`$")
 
+_FROM_SCIKIT_LEARN = "set_fit_request, set_score_request"
+"""Methods that scikit-learn gives to every estimator; their docstrings refer to its own pages."""
+
 _ROOMS = {
     "budgets": "Budgets",
     "accounting": "Accounting",
@@ -41,6 +44,7 @@ _ROOMS = {
     "training": "Training",
     "ledger": "Ledger",
     "federation": "Federation",
+    "one_silo": "One silo",
     "studies": "Studies",
     "report": "Reports",
 }
@@ -105,7 +109,7 @@ def _documented(name: str, value: object) -> list[str]:
     if isinstance(value, ModuleType):
         return [f".. automodule:: {value.__name__}", "   :members:"]
     if inspect.isclass(value):
-        return [f".. autoclass:: rpdp.{name}", "   :members:"]
+        return [f".. autoclass:: rpdp.{name}", "   :members:", f"   :exclude-members: {_FROM_SCIKIT_LEARN}"]
     return [f".. autofunction:: rpdp.{name}"]
 
 

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     from rpdp.federation import simulate as simulate
     from rpdp.ledger import Ledger as Ledger
     from rpdp.ledger import runs_that_fit as runs_that_fit
+    from rpdp.one_silo import PersonalClassifier as PersonalClassifier
+    from rpdp.one_silo import PersonalRegressor as PersonalRegressor
+    from rpdp.one_silo import PersonalTrainer as PersonalTrainer
     from rpdp.planning import PublicPlan as PublicPlan
     from rpdp.planning import Recipe as Recipe
     from rpdp.planning import SiloPlan as SiloPlan
+    from rpdp.planning import declared_plan as declared_plan
     from rpdp.planning import frontier as frontier
     from rpdp.report import write_report as write_report
     from rpdp.sampling import Secure as Secure
@@ -44,6 +48,9 @@ _HOME_OF = {
     "BudgetTable": "rpdp.budgets",
     "Evaluation": "rpdp.federation",
     "Ledger": "rpdp.ledger",
+    "PersonalClassifier": "rpdp.one_silo",
+    "PersonalRegressor": "rpdp.one_silo",
+    "PersonalTrainer": "rpdp.one_silo",
     "Policy": "rpdp.federation",
     "PrivacyCurve": "rpdp.accounting",
     "PublicPlan": "rpdp.planning",
@@ -56,6 +63,7 @@ _HOME_OF = {
     "Silo": "rpdp.federation",
     "SiloPlan": "rpdp.planning",
     "calibrate_noise": "rpdp.accounting",
+    "declared_plan": "rpdp.planning",
     "frontier": "rpdp.planning",
     "run_production": "rpdp.federation",
     "runs_that_fit": "rpdp.ledger",

@@ -154,15 +154,9 @@ class InProcessRun:
             values = self._server.result.numpy()
             answers = pool.map("answers", [(name, values) for name in self._silos])
         return {
-            name: self._view(silo, correct) for (name, silo), correct in zip(self._silos.items(), answers, strict=True)
+            name: silo_view(silo, self._draws[name], correct)
+            for (name, silo), correct in zip(self._silos.items(), answers, strict=True)
         }
-
-    def _view(self, silo: Silo, correct: NDArray[np.bool_] | None) -> SiloView:
-        joined = np.asarray(silo.joined)
-        turns = np.searchsorted(joined, silo.plan.active_rounds, side="right")
-        expected = silo.plan.q * turns * self._public.schedule.local_steps
-        overdrawn = int(((silo.plan.run_epsilon > silo.budgets.per_record().epsilon) & (silo.plan.order == 0)).sum())
-        return SiloView(silo.plan, tuple(joined.tolist()), self._draws[silo.name], expected, correct, overdrawn)
 
     def _restore(self) -> None:
         """Continue from a checkpoint of this run, if there is one.
@@ -211,6 +205,15 @@ class InProcessRun:
         assert self._evaluation is not None
         self._model.values.data.copy_(_tensor(values))
         return np.asarray(self._evaluation.answers(self._model, self._silos[name].records))
+
+
+def silo_view(silo: Silo, draws: NDArray[np.int64], correct: NDArray[np.bool_] | None) -> SiloView:
+    """Return what a silo knows about the run that it has admitted. Sensitive."""
+    joined, plan = np.asarray(silo.joined), silo.plan
+    turns = np.searchsorted(joined, plan.active_rounds, side="right")
+    expected = plan.q * turns * plan.public.schedule.local_steps
+    overdrawn = int(((plan.run_epsilon > silo.budgets.per_record().epsilon) & (plan.order == 0)).sum())
+    return SiloView(plan, tuple(joined.tolist()), draws, expected, correct, overdrawn)
 
 
 def _packed(announcement: Announcement) -> tuple[object, ...]:

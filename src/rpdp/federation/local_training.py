@@ -43,6 +43,53 @@ class SamplingPlan(Protocol):
         ...
 
 
+class RoundSteps:
+    """The draws and noisy steps of one round, one after the other. Seeded streams are keyed by step.
+
+    Args:
+        kernel: The kernel of the model that is trained.
+        plan: The silo plan.
+        number: The round.
+        randomness: The random stream of this round.
+        switched_off: Returns the records that are not drawn any more, such as withdrawn ones.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        plan: SamplingPlan,
+        number: int,
+        randomness: Randomness,
+        switched_off: Callable[[], NDArray[np.int64]],
+    ) -> None:
+        public = plan.public
+        self._kernel = kernel
+        self._settings = StepSettings(
+            public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch
+        )
+        self._sampler = PoissonSampler(np.where(plan.active_rounds >= number, plan.q, 0.0))
+        self._randomness = randomness
+        self._switched_off = switched_off
+        self._failed: set[int] = set()  # records that made model or loss raise in this round
+        self._taken = 0
+        self.draws = np.zeros(len(plan.q), dtype=np.int64)
+        """How often each record was drawn. Sensitive."""
+
+    def draw(self) -> NDArray[np.int64]:
+        """Draw the records of the next step: rising positions."""
+        # Asked before every step: a withdrawal takes effect from the next step on, not from the next round on.
+        self._sampler.switch_off(self._switched_off())
+        drawn = self._sampler.draw(self._randomness.child("step", self._taken, "draw"))
+        self.draws[drawn] += 1
+        return drawn
+
+    def next_step(self, optimiser: torch.optim.Optimizer | None = None) -> NoisyStep:
+        """Return the noisy step for the records that were drawn last, with noise of its own."""
+        noise = self._randomness.child("step", self._taken, "noise")
+        self._taken += 1
+        return NoisyStep(self._kernel, optimiser, self._settings, noise, self._failed)
+
+
 class LocalTraining:
     """One round of one silo.
 
@@ -68,24 +115,16 @@ class LocalTraining:
         start = announcement.values.to(model.device)
         model.values.data.copy_(start)
         optimiser = make_optimiser(public.recipe, announcement.round, model.values)
-        settings = StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)
-        sampler = PoissonSampler(np.where(self._plan.active_rounds >= announcement.round, self._plan.q, 0.0))
-        draws = np.zeros(len(self._plan.q), dtype=np.int64)
-        failed: set[int] = set()  # records that made model or loss raise in this round
-        for number in range(public.schedule.local_steps):
-            # Asked before every step: a withdrawal takes effect from the next step on, not from the next round on.
-            sampler.switch_off(switched_off())
-            drawn = sampler.draw(self._randomness.child("step", number, "draw"))
-            noise = self._randomness.child("step", number, "noise")
-            step = NoisyStep(self._kernel, optimiser, settings, noise, failed)
-            self._release(step, records, drawn)
+        steps = RoundSteps(self._kernel, self._plan, announcement.round, self._randomness, switched_off)
+        for _ in range(public.schedule.local_steps):
+            drawn = steps.draw()
+            self._release(steps.next_step(optimiser), records, drawn)
             self._shift(announcement, start)
             optimiser.step()
-            draws[drawn] += 1
         change = model.values.detach() - start
         if not bool(change.isfinite().all()):
             raise PrivacyRefusal("the model became NaN or infinite during local training; lower the learning rate")
-        return change.cpu(), draws
+        return change.cpu(), steps.draws
 
     def _release(self, step: NoisyStep, records: Records, drawn: NDArray[np.int64]) -> None:
         """Write what the step releases into the gradient of the model."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rpdp.planning.allowances import PURPOSES, WHOLE, Allowance, Allowances, Purpose
 from rpdp.planning.assignment import Planner, assign_allowed, states_its_costs
+from rpdp.planning.declared_plan import declared_plan
 from rpdp.planning.estimators import (
     AUTHORS_CANDIDATES,
     ESTIMATORS,
@@ -53,6 +54,7 @@ __all__ = [
     "assign_allowed",
     "binary_search",
     "certified",
+    "declared_plan",
     "fit_curve",
     "fitting_runs",
     "frontier",

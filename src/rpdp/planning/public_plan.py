@@ -222,6 +222,10 @@ class PublicPlan:
         """The same plan with one more note on what it does not cover."""
         return replace(self, notes=(*self.notes, note))
 
+    def with_normaliser(self, normaliser: float) -> PublicPlan:
+        """The same plan with another normaliser, at the same costs."""
+        return replace(self, normaliser=normaliser)
+
     def to_json(self) -> str:
         """All settings and the fingerprint as JSON."""
         return json.dumps({**self._settings(), "fingerprint": self.fingerprint}, indent=2, ensure_ascii=False)

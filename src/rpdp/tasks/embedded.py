@@ -46,7 +46,7 @@ BREAST_CANCER_RANGES = (
 
 def load_breast_cancer() -> Dataset:
     """Breast cancer Wisconsin (diagnostic): 569 records, 30 features in [−1, 1]; label 1 is malignant."""
-    from sklearn.datasets import load_breast_cancer as load  # type: ignore[import-untyped]
+    from sklearn.datasets import load_breast_cancer as load
 
     features, benign = load(return_X_y=True)
     return Dataset(

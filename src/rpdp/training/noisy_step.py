@@ -108,7 +108,8 @@ class NoisyStep:
 
     Args:
         kernel: From `make_kernel`.
-        optimiser: Any `torch.optim` optimiser over exactly `[kernel.model.values]`.
+        optimiser: Any `torch.optim` optimiser over exactly `[kernel.model.values]`. With None only `release` can be
+            called, and the caller updates the model.
         settings: The public settings.
         randomness: `Secure()` in production, or `Seeded(...)` for a simulation.
         failed: Positions of records that made model or loss raise, shared by the steps of a round. So each of them has
@@ -118,17 +119,13 @@ class NoisyStep:
     def __init__(
         self,
         kernel: Kernel,
-        optimiser: torch.optim.Optimizer,
+        optimiser: torch.optim.Optimizer | None,
         settings: StepSettings,
         randomness: Randomness,
         failed: set[int] | None = None,
     ) -> None:
-        tensors = [value for group in optimiser.param_groups for value in group["params"]]
-        if len(tensors) != 1 or tensors[0] is not kernel.model.values:
-            raise InputError(
-                f"the optimiser updates {len(tensors)} other tensors; it must update exactly [model.values], the flat "
-                "tensor of all trainable parameters"
-            )
+        if optimiser is not None:
+            _require_over_values(optimiser, kernel.model.values)
         self.kernel = kernel
         self.settings = settings
         self._optimiser = optimiser
@@ -144,6 +141,8 @@ class NoisyStep:
 
     def __call__(self, records: Records, drawn: NDArray[np.int64]) -> StepDiagnostics:
         """Take one private step on the drawn records (rising positions in `records`): release, then update."""
+        if self._optimiser is None:
+            raise InputError("this step has no optimiser: call release, and update the model with its gradient")
         diagnostics = self.release(records, drawn)
         self._optimiser.step()
         return diagnostics
@@ -246,6 +245,15 @@ class NoisyStep:
         middle = len(positions) // 2
         self._add_piece(records, positions[:middle], whole, norms)
         self._add_piece(records, positions[middle:], whole, norms)
+
+
+def _require_over_values(optimiser: torch.optim.Optimizer, values: Tensor) -> None:
+    tensors = [value for group in optimiser.param_groups for value in group["params"]]
+    if len(tensors) != 1 or tensors[0] is not values:
+        raise InputError(
+            f"the optimiser updates {len(tensors)} other tensors; it must update exactly [model.values], the flat "
+            "tensor of all trainable parameters"
+        )
 
 
 def _without(drawn: NDArray[np.int64], failed: set[int]) -> NDArray[np.bool_] | None:

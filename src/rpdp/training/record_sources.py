@@ -44,7 +44,7 @@ def as_tensor(name: str, values: Any, *, is_target: bool = False) -> Tensor:
     )
 
 
-def as_labels(name: str, values: Any) -> NDArray[np.str_]:
+def as_labels(name: str, values: Any) -> NDArray[Any]:
     """Return ids as text, one for each record."""
     listed = values.tolist() if hasattr(values, "tolist") else list(values)
     wrong = next((value for value in listed if value is None or isinstance(value, float)), None)

@@ -44,8 +44,8 @@ class Records:
 
     inputs: tuple[Tensor, ...]
     targets: Tensor
-    ids: NDArray[np.str_] | None = None
-    subjects: NDArray[np.str_] | None = None
+    ids: NDArray[Any] | None = None
+    subjects: NDArray[Any] | None = None
     masks: RecordMasks | None = None
 
     __repr__ = counts_repr

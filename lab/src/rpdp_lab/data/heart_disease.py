@@ -82,7 +82,7 @@ def load_published_heart_disease() -> FederatedData:
     FLamby takes scikit-learn's `train_test_split` with its seed 43 in each hospital. The paper names this data set and
     no split of its own, so it is the likeliest one behind its tables; every split of 66 % has these sizes.
     """
-    from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
+    from sklearn.model_selection import train_test_split
 
     silos = {}
     for hospital in HOSPITALS:

@@ -151,7 +151,7 @@ def best_penalty(settings: Settings, device: str) -> Numbers:
 
     Not a method of the table: it shows what this model can reach on this split.
     """
-    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+    from sklearn.linear_model import LogisticRegression
 
     from rpdp_lab.data.heart_disease import load_published_heart_disease
 

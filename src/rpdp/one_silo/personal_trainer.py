@@ -1,0 +1,282 @@
+"""Private training inside a training loop of one's own: it gives the batches, and takes the steps.
+
+One data holder, one silo: the same admission, plan, account, draws and noisy steps as in a federation. What is the
+user's own is the loop around them: schedulers, logging, evaluation, checkpoints.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rpdp.budgets import BudgetTable
+from rpdp.display import counts_repr
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.federation import Policy, RunResult, Silo
+from rpdp.federation.in_process import silo_view
+from rpdp.federation.local_training import RoundSteps
+from rpdp.federation.messages import Announcement, Update
+from rpdp.federation.run_result import RoundLog
+from rpdp.federation.silo import TrainedRound
+from rpdp.sampling import Secure, Seeded
+from rpdp.training import FlatModel, make_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+    from torch import Tensor, nn
+
+    from rpdp.ledger import Ledger
+    from rpdp.planning import PublicPlan, SiloPlan
+    from rpdp.training import PerRecordLoss, Records
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnBatch:
+    """The records of one step. Sensitive: nothing that depends on them may leave but through `PersonalTrainer.step`.
+
+    Attributes:
+        records: The drawn records. There may be none; the step is taken all the same.
+        positions: Their positions in the data set.
+    """
+
+    records: Records
+    positions: NDArray[np.int64]
+
+    __repr__ = counts_repr
+
+
+class TrainingRound:
+    """One round: its number, and its batches to iterate over, once."""
+
+    def __init__(self, number: int, batches: Iterator[DrawnBatch]) -> None:
+        self.number = number
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[DrawnBatch]:
+        return self._batches
+
+
+class PersonalTrainer:
+    """Private steps for a PyTorch loop of one's own.
+
+    Guarantee: after all steps, and after any of them, the model is (ε_j, δ)-DP for every record j of this data set,
+    provided that the records influence the model, and the loop's own decisions, through `step` alone.
+
+    | case | what happens |
+    |---|---|
+    | a round begins | it is charged to the account before its first batch is drawn |
+    | the schedule sits a round out | the round has no batches, and is charged |
+    | a batch without a step (`continue`, an exception) | the next batch is refused: no batch may be left out |
+    | the model changed between two steps, by `loss.backward()` and `optimiser.step()`, say | refused |
+    | the loop ends early | what was reserved is spent; nothing is refunded |
+    | the process dies; the same run is opened again | finished rounds are restored; the interrupted one is sat out |
+
+    Args:
+        model: The model to train, in place. Training modes are the loop's business.
+        loss: Maps outputs and targets to one value per record: losses with `reduction="none"`.
+        optimiser: Any `torch.optim` optimiser over parameters of `model`. Its settings are public.
+        records: The data set.
+        budgets: One budget for each record: a table, or an ε for each, in their order.
+        public: The public plan. Its recipe is not used: the loop sets learning rates.
+        seed: For a simulation, which protects nobody.
+        ledger: For a real run: the production ledger of these records.
+        policy: What the data holder allows. A simulation needs none.
+        run: The id of the run in the ledger; a new run needs a new one.
+        name: The name of the data holder, if the weights of the plan name silos.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: PerRecordLoss,
+        optimiser: torch.optim.Optimizer,
+        records: Records,
+        budgets: BudgetTable | ArrayLike,
+        public: PublicPlan,
+        *,
+        seed: int | None = None,
+        ledger: Ledger | None = None,
+        policy: Policy | None = None,
+        run: str | None = None,
+        name: str = "here",
+    ) -> None:
+        if (seed is None) == (ledger is None):
+            raise InputError("give seed=… for a simulation, or ledger=… for a real run: exactly one of them")
+        if ledger is not None and (policy is None or not run):
+            raise InputError("a real run needs policy=… (what the data holder allows) and run=… (its id in the ledger)")
+        trained = _trained(model, optimiser)
+        self.public = public
+        self.seed = seed
+        self.run = run or f"{public.fingerprint[:16]}-trainer-{seed}"
+        self._randomness = Secure() if seed is None else Seeded(seed).child("silo", name)
+        table = as_budget_table(budgets, len(records))
+        self._silo = Silo(name, records, table, policy=policy or Policy.of(public), account=ledger)
+        self._silo.admit(self.run, public, model, loss, self._randomness)
+        self._optimiser = optimiser
+        self._flat = FlatModel(model)
+        _require_known(trained, self._flat.parameters)
+        self._kernel = make_kernel(self._flat, loss, records)
+        self._draws = np.zeros(len(records), dtype=np.int64)
+        self._logs: list[RoundLog] = []
+        self._current: DrawnBatch | None = None
+        self._steps: RoundSteps | None = None
+        self._released: Tensor | None = None
+        self._began = time.perf_counter()
+        self._restore()
+        self._rounds = self._remaining()
+
+    def __repr__(self) -> str:
+        kind = "production" if self.seed is None else "simulation"
+        done, rounds = len(self._logs), self.public.schedule.rounds
+        return f"PersonalTrainer({self.run!r}, {kind}, {done} of {rounds} rounds done)"
+
+    @property
+    def plan(self) -> SiloPlan:
+        """The plan of every record. Sensitive; it stays with the data holder."""
+        return self._silo.plan
+
+    @property
+    def result(self) -> RunResult:
+        """The run so far, for reports."""
+        view = silo_view(self._silo, self._draws, None)
+        return RunResult(
+            self.run,
+            self.public,
+            "rpdp",
+            self.seed,
+            self._flat.values.detach().clone(),
+            tuple(self._logs),
+            {self._silo.name: view},
+            time.perf_counter() - self._began,
+            self._flat.module,
+        )
+
+    def __iter__(self) -> Iterator[DrawnBatch]:
+        """All batches that are left, over all rounds."""
+        for training_round in self.rounds():
+            yield from training_round
+
+    def rounds(self) -> Iterator[TrainingRound]:
+        """The rounds that are left. A round is charged when it is reached; it has to be finished before the next."""
+        return self._rounds
+
+    def step(self, batch: DrawnBatch) -> None:
+        """Take the private step of a batch: clip, sum, add noise, and let the optimiser move the model."""
+        if batch is not self._current or self._steps is None:
+            raise PrivacyRefusal(
+                "this batch is not the one that waits for its step; call step exactly once for every batch, in order"
+            )
+        self._current = None
+        values = self._flat.values
+        self._require_untouched()
+        self._steps.next_step().release(self._silo.records, batch.positions)
+        assert values.grad is not None
+        for parameter, part in zip(self._flat.parameters, self._flat.views(values.grad), strict=True):
+            parameter.grad = part
+        self._optimiser.step()
+        self._optimiser.zero_grad(set_to_none=True)
+        values.grad = None
+        self._released = values.detach().clone()
+
+    def _remaining(self) -> Iterator[TrainingRound]:
+        for number in range(len(self._logs) + 1, self.public.schedule.rounds + 1):
+            self._require_untouched()
+            began, start = time.perf_counter(), self._flat.values.detach().clone()
+            announcement = self._announcement(number, start)
+            joined = self._silo.begin(announcement) is True  # charged here, before anything is drawn
+            if joined:
+                self._silo.claim(announcement)
+                self._steps = RoundSteps(
+                    self._kernel,
+                    self.plan,
+                    number,
+                    self._randomness.child("round", number),
+                    self._silo.account.switched_off,
+                )
+                batches = self._batches()
+                yield TrainingRound(number, batches)
+                if next(batches, None) is not None:
+                    raise PrivacyRefusal(
+                        f"round {number} has batches left; take all of its steps before the next round"
+                    )
+                self._finish(number, start)
+            seconds = time.perf_counter() - began
+            self._logs.append(RoundLog(number, (self._silo.name,) if joined else (), {}, None, seconds))
+
+    def _batches(self) -> Iterator[DrawnBatch]:
+        """The batches of the round that has begun."""
+        assert self._steps is not None
+        for _ in range(self.public.schedule.local_steps):
+            positions = self._steps.draw()
+            self._current = DrawnBatch(self._silo.records.select(positions), positions)
+            yield self._current
+            if self._current is not None:
+                raise PrivacyRefusal(
+                    "the last batch was left without its step: whether a step is taken must not depend on the records "
+                    "that were drawn; call step(batch) for every batch, empty ones included"
+                )
+
+    def _finish(self, number: int, start: Tensor) -> None:
+        """Store what the round released, so that the run can be continued from it."""
+        self._flat.require_finite()
+        assert self._steps is not None
+        self._draws += self._steps.draws
+        change = self._flat.values.detach() - start
+        self._silo.finish(TrainedRound(Update(self._silo.name, number, change), self._steps.draws))
+        self._steps = None
+
+    def _restore(self) -> None:
+        """Bring the model to where an interrupted run stood: add the stored updates of its finished rounds."""
+        for number in range(1, (self._silo.announced(self.run) or 0) + 1):
+            stored = self._silo.begin(self._announcement(number, self._flat.values.detach()))
+            joined = isinstance(stored, Update)
+            if isinstance(stored, Update):
+                self._flat.values.data.add_(stored.change)
+            self._logs.append(RoundLog(number, (self._silo.name,) if joined else (), {}, None, 0.0))
+
+    def _announcement(self, number: int, values: Tensor) -> Announcement:
+        return Announcement(self.run, self.public.fingerprint, number, values)
+
+    def _require_untouched(self) -> None:
+        """Refuse to go on with a model that something else than `step` has changed since the last step.
+
+        A `loss.backward()` and `optimiser.step()` left over in a loop would train without any protection.
+        """
+        if self._released is not None and not torch.equal(self._released, self._flat.values.detach()):
+            raise PrivacyRefusal(
+                "the model was changed since the last private step, and nobody can tell from what; remove "
+                "loss.backward() and optimiser.step() from the loop: step(batch) does both. To average models, change "
+                "a copy"
+            )
+
+
+def as_budget_table(budgets: BudgetTable | ArrayLike, records: int) -> BudgetTable:
+    """One budget for each record: a table, or an ε for each, in their order."""
+    if not isinstance(budgets, BudgetTable):
+        epsilon = np.asarray(budgets, dtype=np.float64)
+        budgets = BudgetTable([str(row) for row in range(epsilon.size)], epsilon)
+    if len(budgets) != records:
+        raise InputError(f"there are {records:,} records and {len(budgets):,} budgets; every record needs one")
+    return budgets
+
+
+def _trained(model: nn.Module, optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    """The tensors that the optimiser updates; refused unless they are trainable parameters of the model."""
+    tensors: list[Any] = [value for group in optimiser.param_groups for value in group["params"]]
+    _require_known([value for value in tensors if value.requires_grad], list(model.parameters()))
+    return [value for value in tensors if value.requires_grad]
+
+
+def _require_known(tensors: list[Tensor], parameters: list[Any]) -> None:
+    known = {id(value) for value in parameters}
+    if not tensors or not all(id(value) in known for value in tensors):
+        raise InputError(
+            "the optimiser must update parameters of this model: make it with model.parameters(), after the model is "
+            "on its device"
+        )

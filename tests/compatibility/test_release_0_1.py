@@ -386,7 +386,7 @@ def test_the_action_in_the_inbox_is_booked_once(release: Release) -> None:
 
 def test_stewards_go_on_with_the_keys_that_they_have(release: Release) -> None:
     release.upgrade(NORTH, SOUTH)
-    raised = ("--epsilon", 9, "--steward-key")
+    raised = ("--epsilon", 9, "--reason", "new consent form", "--steward-key")
     assert release.types("ledger", "raise", NORTH, "north-0004", *raised, "locked.key", "--passphrase", PASSPHRASE) == 3
     assert "signature" in release.err
     assert release.types("ledger", "raise", NORTH, "north-0004", *raised, "steward.key") == 0
@@ -394,7 +394,7 @@ def test_stewards_go_on_with_the_keys_that_they_have(release: Release) -> None:
     assert release.types("ledger", "raise", NORTH, "north-0001", *raised, "steward.key") == 2
     assert "is booked already; nothing was changed" in release.err
     assert release.types("ledger", "raise", SOUTH, "south-0001", *raised, "locked.key") == 2
-    more = ("--passphrase", PASSPHRASE, "--reason", "new consent form")
+    more = ("--passphrase", PASSPHRASE)
     assert release.types("ledger", "raise", SOUTH, "south-0001", *raised, "locked.key", *more) == 0
     assert release.types("ledger", "lower", SOUTH, "south-0002", "--epsilon", 0.1) == 0
     assert release.types("ledger", "withdraw", NORTH, "--subject", "person-04") == 0

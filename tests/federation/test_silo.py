@@ -244,11 +244,11 @@ class Withdrawing(MemoryAccount):
         self._asked = 0
         self._at, self._who = at_step, np.array(who)
 
-    def switched_off(self) -> NDArray[np.int64]:
+    def switched_off(self, run: str | None = None) -> NDArray[np.int64]:
         if self._asked == self._at:
             self.switch_off(self._who)
         self._asked += 1
-        return super().switched_off()
+        return super().switched_off(run)
 
 
 def test_withdrawn_records_are_not_drawn_from_the_next_step_on(spy: Spy) -> None:

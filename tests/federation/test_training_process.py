@@ -52,9 +52,9 @@ class Asked(Ledger):
 
     times = 0
 
-    def switched_off(self) -> NDArray[np.int64]:
+    def switched_off(self, run: str | None = None) -> NDArray[np.int64]:
         self.times += 1
-        return super().switched_off()
+        return super().switched_off(run)
 
 
 class AskedMemory(MemoryAccount):
@@ -62,11 +62,11 @@ class AskedMemory(MemoryAccount):
 
     times = 0
 
-    def switched_off(self) -> NDArray[np.int64]:
+    def switched_off(self, run: str | None = None) -> NDArray[np.int64]:
         if self.times == AT:
             self.switch_off(np.array([WHO]))
         self.times += 1
-        return super().switched_off()
+        return super().switched_off(run)
 
 
 @pytest.fixture

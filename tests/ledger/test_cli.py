@@ -118,9 +118,10 @@ def test_budgets_go_down_freely_and_up_by_signature(created: Steward, tmp_path: 
     assert "would raise it" in created("lower", "ledger.db", "r0", "--epsilon", 1.7, code=2)
     assert "only with the steward's signature" in created("raise", "ledger.db", "r0", "--epsilon", 3, code=3)
     created("keygen", "stranger", "--passphrase", "abc")
-    refused = ("raise", "ledger.db", "r0", "--epsilon", 3, "--steward-key")
+    refused = ("raise", "ledger.db", "r0", "--epsilon", 3, "--reason", "a form", "--steward-key")
     assert "not that of this ledger's steward" in created(*refused, "stranger.key", "--passphrase", "abc", code=3)
-    created("raise", "ledger.db", "r0", "--epsilon", 3, "--steward-key", "steward.key")
+    created("raise", "ledger.db", "r0", "--epsilon", 3, "--steward-key", "steward.key", code=2)  # no reason
+    created(*refused, "steward.key")
     assert created.json("explain", "ledger.db", "r0")["epsilon"] == 3.0
     BudgetTable(["r4", "r5"], [0.2, 0.3]).write(tmp_path / "lower.csv")
     assert created.json("lower", "ledger.db", "--budgets", "lower.csv")["records"] == 2

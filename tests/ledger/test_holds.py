@@ -281,7 +281,11 @@ def test_every_inspection_knows_every_state(all_states: Ledger, tmp_path: Path) 
         taken = {run.run: run.epsilon for run in story.runs if run.epsilon}
         assert set(taken) == {"committed", "held"}
         assert story.spent_epsilon == pytest.approx(sum(taken.values()))
-        for part in ("expired before its first round", "was cancelled before its first round", "Held, and therefore"):
+        for part in (
+            "expired before its first round",
+            "was cancelled by the server before its first round",
+            "Held, and therefore",
+        ):
             assert part in story.text
         assert cli(["ledger", "export", str(tmp_path / "ledger.db"), str(tmp_path / "out.json")]) == 0
     exported = json.loads((tmp_path / "out.json").read_text())

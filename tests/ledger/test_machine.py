@@ -105,6 +105,16 @@ def test_a_raise_of_one_record_is_divided_among_the_person(machine: LedgerMachin
     served(machine)
 
 
+def test_who_withdrew_during_a_run_never_rejoins_it(machine: LedgerMachine) -> None:
+    served(machine, share=Fraction(1, 2))
+    for kind in ("withdraw", "reconsent"):
+        machine.order(0, kind, "a", WHOLE, None)
+        machine.charge(0, "one", 2, True, False, None)
+        machine.holds()
+    machine.charge(0, "one", 3, True, False, None)
+    served(machine, "two", Fraction(1, 2))
+
+
 def test_an_exception_after_a_commit_leaves_no_old_balance(machine: LedgerMachine) -> None:
     opened(machine)
     machine.admit(0, "one", WHOLE, True, False, Trouble("reserve: committed", is_crash=False))

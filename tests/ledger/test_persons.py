@@ -123,13 +123,13 @@ def test_the_command_line(tmp_path: Path, table: BudgetTable, capsys: pytest.Cap
     path, steward = str(tmp_path / "ledger.db"), ["--steward-key", str(tmp_path / "steward.key")]
     create = ["ledger", "create", path, "--budgets", str(tmp_path / "budgets.csv"), "--lifetime-delta", "1e-2"]
     assert run([*create, "--steward", str(tmp_path / "steward.pub")]) == 0
-    assert run(["ledger", "raise", path, "a1", "--epsilon", "6", *steward]) == 0
+    assert run(["ledger", "raise", path, "a1", "--epsilon", "6", "--reason", "asked again", *steward]) == 0
     assert "3 records raised, booked" in " ".join(capsys.readouterr().out.split())
     assert run(["ledger", "lower", path, "--subject", "c", "--epsilon", "1"]) == 0
     assert "2 records lowered, booked" in " ".join(capsys.readouterr().out.split())
     # A file with one of a person's records must not give it the person's whole budget.
     BudgetTable(["a1", "b1"], [9.0, 3.0], subjects=["a", "b"]).write(tmp_path / "new.csv")
-    assert run(["ledger", "raise", path, "--budgets", str(tmp_path / "new.csv"), *steward]) == 0
+    assert run(["ledger", "raise", path, "--budgets", str(tmp_path / "new.csv"), "--reason", "forms", *steward]) == 0
     with Ledger.read(path) as ledger:
         assert person(ledger, A) == pytest.approx((9.0, LIFETIME_DELTA))
         assert person(ledger, C)[0] == pytest.approx(1.0)

@@ -43,7 +43,7 @@ def test_a_withdrawal_beside_a_run_holds_at_once_and_is_booked_with_the_next_rou
 ) -> None:
     writer.charge("run", 1, heads)
     assert writer.switched_off().tolist() == []
-    steward.withdraw(["r5", "r2"], reason="letter of 3 May")
+    steward.withdraw(["r5", "r2"], reason="letter of 3 May", actor="Ada")
     assert sorted(writer.switched_off().tolist()) == [2, 5]
     assert kinds(writer) == ["create", "admit", "charge"]
     writer.charge("run", 2, heads)
@@ -52,7 +52,7 @@ def test_a_withdrawal_beside_a_run_holds_at_once_and_is_booked_with_the_next_rou
     left = writer.left(table, LIFETIME_DELTA)
     assert left.epsilon[[2, 5]].tolist() == [0.0, 0.0]
     assert writer.explain("r5").spent_epsilon > 0.0
-    assert "withdrawn (letter of 3 May)" in writer.explain("r5").text
+    assert "withdrawn by Ada (letter of 3 May)" in writer.explain("r5").text
     assert writer.verify().is_good
 
 
@@ -125,10 +125,10 @@ def test_only_the_signature_of_the_ledgers_steward_raises(tmp_path: Path, table:
     with small.make(tmp_path, table, steward=key.public) as ledger:
         with pytest.raises(PrivacyRefusal, match="not that of this ledger's steward"):
             ledger.raise_budgets(["r0"], 3.0, key=stranger)
-        ledger.raise_budgets(["r0"], 3.0, key=key, reason="new consent")
+        ledger.raise_budgets(["r0"], 3.0, key=key, reason="new consent", actor="Ada")
         assert ledger.left(BudgetTable(table.ids, table.epsilon * 9), LIFETIME_DELTA).epsilon[:2].tolist() == [3.0, 4.0]
         assert ledger.left(table, LIFETIME_DELTA).epsilon[0] == 2.0  # the table is a limit, too
-        assert "raised, with the steward's signature, to ε = 3 (new consent)" in ledger.explain("r0").text
+        assert "raised, with the steward's signature, to ε = 3 by Ada (new consent)" in ledger.explain("r0").text
         assert ledger.verify().is_good
         with pytest.raises(InputError, match="1 would lower it"):
             ledger.raise_budgets(["r0"], 1.0, key=key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -10,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.ledger_access import LedgerFile, opened_ledger, work_progress
 from rpdp.cli.ledger_holds_command import cancel, holds
 from rpdp.cli.ledger_prune_command import prune
+from rpdp.cli.ledger_steward_command import add, lower, raise_, reconsent, withdraw
 from rpdp.cli.ledger_text import describe_accounts, show_overview
 from rpdp.cli.ledger_upgrade_command import upgrade
-from rpdp.cli.output import notes, print_json, refuse_overwriting, say, say_line
+from rpdp.cli.output import print_json, refuse_overwriting, say, say_line
 from rpdp.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rpdp.budgets import AccountKind
-    from rpdp.ledger import Action, Ledger
-    from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.inspection.explanation import Explanation
+    from rpdp.ledger.inspection.person_explanation import PersonExplanation
     from rpdp.ledger.store.creation import Kind
 
 app = typer.Typer(no_args_is_help=True)
@@ -30,16 +29,12 @@ app.command()(prune)
 app.command()(holds)
 app.command()(cancel)
 app.command()(upgrade)
+app.command()(withdraw)
+app.command()(reconsent)
+app.command()(lower)
+app.command("raise")(raise_)
+app.command()(add)
 
-LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
-Records = Annotated[list[str] | None, typer.Argument(metavar="RECORD…", help="Record ids.")]
-Reason = Annotated[str, typer.Option("--reason", help="Kept with the action in the ledger; it stays in the silo.")]
-NewEpsilon = Annotated[float | None, typer.Option("--epsilon", help="The new lifetime ε of these records.")]
-NewDelta = Annotated[float | None, typer.Option("--delta", help="The new lifetime δ of these records.")]
-NewBudgets = Annotated[
-    Path | None, typer.Option("--budgets", "-b", help="Instead: a budget file with the new budgets.")
-]
-Subjects = Annotated[list[str] | None, typer.Option("--subject", help="All records of a person. Repeatable.")]
 KeyFile = Annotated[
     Path | None, typer.Option("--key", help="The key file of the record ids, for a copy of the ledger.")
 ]
@@ -96,7 +91,7 @@ def create(
 
     table = BudgetTable.read(budgets)
     key = None if steward is None else StewardPublicKey.read(steward)
-    with _progress() as progress:
+    with work_progress() as progress:
         kind: Kind = "simulation" if simulation else "production"
         made = Ledger.create(
             ledger,
@@ -133,7 +128,7 @@ def show(ledger: LedgerFile, as_json: options.Json = False) -> None:
 
     Example: `rpdp ledger show ledger.db`
     """
-    with _opened(ledger) as opened, _progress() as progress:
+    with opened_ledger(ledger) as opened, work_progress() as progress:
         overview = opened.overview(progress)
     if as_json:
         print_json({"file": str(ledger), **asdict(overview)})
@@ -144,22 +139,32 @@ def show(ledger: LedgerFile, as_json: options.Json = False) -> None:
 @app.command()
 def explain(
     ledger: LedgerFile,
-    record: Annotated[str, typer.Argument(help="The id of a record.")],
+    record: Annotated[str | None, typer.Argument(help="The id of a record.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Instead: a person, with all records.")] = None,
     key: KeyFile = None,
     as_json: options.Json = False,
 ) -> None:
-    """Explain one record's account: its budget, its runs, what is spent and what is left.
+    """Explain the account of a record, or of a person: the budget, the runs, what is used and what is left.
 
     Example: `rpdp ledger explain ledger.db patient-0017`
     """
-    with _opened(ledger, key) as opened:
-        explanation = opened.explain(record)
+    if (record is None) == (subject is None):
+        raise InputError("name one RECORD, or a person with --subject")
+    with opened_ledger(ledger, key) as opened:
+        explanation: Explanation | PersonExplanation
+        explanation = opened.explain(record) if record is not None else opened.explain_subject(subject or "")
     if as_json:
-        # JSON knows no NaN: what is spent or left of a Rényi account has no number.
-        facts = asdict(explanation)
-        print_json({name: None if value != value else value for name, value in facts.items()})
+        print_json(_without_nan(asdict(explanation)))
         return
     say(explanation.text)
+
+
+def _without_nan(facts: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows no NaN: what is spent or left of a Rényi account has no number."""
+    return {
+        name: [_without_nan(one) for one in value] if name == "records" else None if value != value else value
+        for name, value in facts.items()
+    }
 
 
 @app.command()
@@ -168,7 +173,7 @@ def verify(ledger: LedgerFile, as_json: options.Json = False) -> None:
 
     Example: `rpdp ledger verify ledger.db`
     """
-    with _opened(ledger) as opened, _progress() as progress:
+    with opened_ledger(ledger) as opened, work_progress() as progress:
         result = opened.verify(progress)
         head = opened.public_head()
     if as_json:
@@ -207,7 +212,7 @@ def export(
     from rpdp.ledger.inspection.export import export as write
 
     refuse_overwriting([file], force=force)
-    with _opened(ledger) as opened, _progress() as progress:
+    with opened_ledger(ledger) as opened, work_progress() as progress:
         count = write(opened, file, without_ids=without_ids, progress=progress, overwrite=force)
     if as_json:
         print_json({"file": str(file), "records": count, "without_ids": without_ids})
@@ -225,108 +230,12 @@ def copy(
 
     Example: `rpdp ledger copy ledger.db for-the-auditor.db`
     """
-    with _opened(ledger) as opened:
+    with opened_ledger(ledger) as opened:
         opened.copy(file)
     if as_json:
         print_json({"file": str(file)})
         return
     say_line(f"{file}: a copy of {ledger} for reading; `rpdp ledger verify {file}` works on it")
-
-
-@app.command()
-def withdraw(
-    ledger: LedgerFile,
-    records: Records = None,
-    subject: Subjects = None,
-    reason: Reason = "",
-    as_json: options.Json = False,
-) -> None:
-    """Withdraw consent: from the next local step on the records are never drawn again. Nothing is refunded.
-
-    Example: `rpdp ledger withdraw ledger.db patient-0017 --reason "letter of 3 May"`
-    """
-    with _opened(ledger) as opened:
-        action = opened.withdraw(records or [], subjects=subject or [], reason=reason)
-    _report_action(ledger, action, "withdrawn", as_json=as_json)
-
-
-@app.command()
-def lower(
-    ledger: LedgerFile,
-    records: Records = None,
-    subject: Subjects = None,
-    epsilon: NewEpsilon = None,
-    delta: NewDelta = None,
-    budgets: NewBudgets = None,
-    reason: Reason = "",
-    as_json: options.Json = False,
-) -> None:
-    """Lower lifetime budgets, at any time. A budget below what is spent removes the record from current runs.
-
-    In a ledger with subjects a budget is that of the person: it is divided among all of the person's records.
-
-    Example: `rpdp ledger lower ledger.db patient-0017 --epsilon 0.5`
-    """
-    with _opened(ledger) as opened:
-        names, new_epsilon, new_delta = _new_budgets(opened, records, subject, epsilon, delta, budgets)
-        action = opened.lower_budgets(names, new_epsilon, new_delta, subjects=subject or [], reason=reason)
-    _report_action(ledger, action, "lowered", as_json=as_json)
-
-
-@app.command("raise")
-def raise_(
-    ledger: LedgerFile,
-    records: Records = None,
-    subject: Subjects = None,
-    key: Annotated[Path | None, typer.Option("--steward-key", help="The steward's private key (see keygen).")] = None,
-    epsilon: NewEpsilon = None,
-    delta: NewDelta = None,
-    budgets: NewBudgets = None,
-    passphrase: Annotated[
-        str | None, typer.Option("--passphrase", envvar="RPDP_STEWARD_PASSPHRASE", help="Of the steward's key.")
-    ] = None,
-    reason: Reason = "",
-    as_json: options.Json = False,
-) -> None:
-    """Raise lifetime budgets, signed by the steward whose key the ledger was created with.
-
-    In a ledger with subjects a budget is that of the person: it is divided among all of the person's records.
-
-    Example: `rpdp ledger raise ledger.db patient-0017 --epsilon 2 --steward-key steward.key --reason "new consent"`
-    """
-    from rpdp.ledger import StewardKey
-
-    if key is None:
-        raise PrivacyRefusal("budgets are raised only with the steward's signature: give --steward-key")
-    signer = StewardKey.read(key, passphrase)
-    with _opened(ledger) as opened:
-        names, new_epsilon, new_delta = _new_budgets(opened, records, subject, epsilon, delta, budgets)
-        subjects = subject or []
-        action = opened.raise_budgets(names, new_epsilon, new_delta, subjects=subjects, key=signer, reason=reason)
-    _report_action(ledger, action, "raised", as_json=as_json)
-
-
-@app.command()
-def add(
-    ledger: LedgerFile,
-    budgets: Annotated[Path, typer.Option("--budgets", "-b", help="The new records and their lifetime budgets.")],
-    as_json: options.Json = False,
-) -> None:
-    """Add new records to the ledger. Not while a run holds it.
-
-    Example: `rpdp ledger add ledger.db --budgets new-patients.csv`
-    """
-    from rpdp.budgets import BudgetTable
-    from rpdp.ledger import Ledger
-
-    table = BudgetTable.read(budgets)
-    with Ledger.open(ledger) as opened, _progress() as progress:
-        count = opened.add(table, progress)
-        total = len(opened.records)
-    if as_json:
-        print_json({"file": str(ledger), "added": count, "records": total})
-        return
-    say(f"{ledger}: {count:,} records added, {total:,} in all")
 
 
 @app.command()
@@ -378,83 +287,9 @@ def head(
         with Ledger.open(ledger, acknowledged=PublicHead.from_json(text)) as writer:
             found = writer.public_head()
     else:
-        with _opened(ledger) as opened:
+        with opened_ledger(ledger) as opened:
             found = opened.public_head()
     if as_json:
         print_json(asdict(found))
         return
     say_line(f"ledger {found.ledger}, {found.count:,} public events, head {found.head}")
-
-
-@contextmanager
-def _opened(ledger: Path, key: Path | None = None) -> Iterator[Ledger]:
-    from rpdp.ledger import Ledger
-
-    with Ledger.read(ledger, key=key) as opened:
-        yield opened
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Progress bars on a terminal, nothing elsewhere."""
-    from rich.progress import Progress as Bars
-
-    with Bars(console=notes, transient=True, disable=not notes.is_terminal) as bars:
-        tasks: dict[str, Any] = {}
-
-        def update(what: str, done: int, of: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=of)
-            bars.update(tasks[what], completed=done, total=of)
-
-        yield update
-
-
-def _new_budgets(
-    ledger: Ledger,
-    records: list[str] | None,
-    subjects: list[str] | None,
-    epsilon: float | None,
-    delta: float | None,
-    budgets: Path | None,
-) -> tuple[list[str], Any, Any]:
-    """Return the records named and their persons' new budgets; the ledger divides them among a person's records."""
-    if budgets is None:
-        if not records and not subjects:
-            raise InputError("name at least one record or --subject, or give --budgets FILE")
-        return records or [], epsilon, delta
-    if records or subjects or epsilon is not None or delta is not None:
-        raise InputError("--budgets FILE names records and budgets: leave out RECORD, --subject, --epsilon and --delta")
-    from rpdp.budgets import BudgetTable
-
-    table = BudgetTable.read(budgets)
-    names = table.ids.to_pylist()
-    if table.subjects is not None and (table.subject_sizes() > ledger.subject_sizes(names)).any():
-        raise InputError(
-            f"{budgets}: a subject has more records there than in the ledger, which knows other subjects or none; "
-            "leave out the column, and give each record its own budget"
-        )
-    return names, table.epsilon, table.delta
-
-
-def _report_action(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:
-    """Book the action now, unless a run holds the ledger: then that run books it."""
-    from rpdp.ledger import Ledger, LedgerInUseError
-
-    booked = True
-    try:
-        Ledger.open(ledger).close()
-    except LedgerInUseError:
-        booked = False
-    count = len(action.hashes)
-    if as_json:
-        print_json(
-            {"file": str(ledger), "action": action.name, "kind": action.kind, "records": count, "booked": booked}
-        )
-        return
-    when = (
-        "booked"
-        if booked
-        else "in force from the next local step on; the run that holds the ledger books it with its next round"
-    )
-    say(f"{ledger}: {count:,} {'record' if count == 1 else 'records'} {done}, {when}.")

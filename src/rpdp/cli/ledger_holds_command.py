@@ -51,6 +51,9 @@ def cancel(
         str,
         typer.Option("--reason", help="Why, in public. Without it, reports say that the cancellation is not covered."),
     ] = "",
+    actor: Annotated[
+        str | None, typer.Option("--actor", help="Who cancels, kept in the ledger, never public; by default the user.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Cancel a run that has not begun: all that it holds is returned, and its id never returns.
@@ -63,7 +66,7 @@ def cancel(
     from rpdp.ledger import Ledger
 
     with Ledger.open(ledger) as opened:
-        opened.cancel(run, by="steward", reason=reason)
+        opened.cancel(run, by="steward", reason=reason, actor=actor)
         cancelled = opened.runs.cancellation(run)
     assert cancelled is not None
     if as_json:

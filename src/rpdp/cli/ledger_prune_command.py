@@ -18,6 +18,9 @@ def prune(
         str | None, typer.Option("--run", help="Only this run, even if not all of its rounds were announced.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Kept in the ledger; it stays in the silo.")] = "",
+    actor: Annotated[
+        str | None, typer.Option("--actor", help="Who acts, kept in the ledger; by default the user of this system.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Remove the stored updates of finished runs. Charges and releases stay.
@@ -31,7 +34,7 @@ def prune(
 
     with Ledger.open(ledger) as opened:
         before = ledger.stat().st_size
-        gone = opened.prune(run, reason=reason)
+        gone = opened.prune(run, reason=reason, actor=actor)
     after = ledger.stat().st_size
     if as_json:
         print_json({"file": str(ledger), "removed": [asdict(one) for one in gone], "before": before, "after": after})

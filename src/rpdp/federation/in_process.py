@@ -126,7 +126,7 @@ class InProcessRun:
         # Claim in this process, which keeps the accounts: a worker must not decide whether a round may be trained.
         for name in joining:
             self._silos[name].claim(announcements[name])
-        withdrawn = {name: self._silos[name].account.switched_off() for name in joining}
+        withdrawn = {name: self._silos[name].account.switched_off(announcements[name].run) for name in joining}
         jobs = [(name, withdrawn[name], *_packed(announcements[name])) for name in joining]
 
         def finished(index: int, outcome: tuple[bytes, NDArray[np.int64]]) -> None:

@@ -350,7 +350,7 @@ class Silo:
         def switched_off() -> NDArray[np.int64]:
             if not in_time():
                 raise late
-            return np.concatenate([self.account.switched_off(), also])
+            return np.concatenate([self.account.switched_off(run.name), also])
 
         if self.trainer is not None:
             inbox = self.account.inbox_directory

@@ -205,8 +205,11 @@ class Account(ABC):
         """Return the update of a round if it was finished and still exists; a steward may remove those of old runs."""
 
     @abstractmethod
-    def switched_off(self) -> NDArray[np.int64]:
-        """Return the positions of records that must no longer be drawn. Called before every local step."""
+    def switched_off(self, run: str | None = None) -> NDArray[np.int64]:
+        """Return the positions of records that must no longer be drawn. Called before every local step.
+
+        With `run`, those that this run must not draw: who withdrew during a run never rejoins it.
+        """
 
     @property
     def inbox_directory(self) -> Path | None:

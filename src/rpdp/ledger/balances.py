@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.ledger.account_terms import AccountTerms
-    from rpdp.ledger.stewardship.actions import Action
+    from rpdp.ledger.stewardship.actions import Action, ActionKind
     from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.record_store import RecordStore
     from rpdp.ledger.store.roster import Roster
@@ -49,6 +49,7 @@ class Balances(RecordAccounts):
         self.roster = roster
         self.terms = terms
         self.places = places
+        self._withdrawn_since: dict[str, NDArray[np.int64]] = {}
         self.read(store, actions)
 
     def read(self, store: RecordStore, actions: Sequence[Action]) -> None:
@@ -60,16 +61,45 @@ class Balances(RecordAccounts):
         self.booked, self.booked_delta = store.gather(self.places, size, store.totals)
         self.order = store.gather_orders(self.places, size)
         self.withdrawn = np.zeros(size, dtype=bool)
-        self.apply(actions)
+        self._apply(actions)
 
     def apply(self, actions: Sequence[Action]) -> None:
-        """Apply steward actions that were booked."""
+        """Apply steward actions that were just booked."""
+        self._apply(actions)
+        for run, rows in self._withdrawn_since.items():
+            self._withdrawn_since[run] = np.union1d(rows, self._named_by("withdraw", actions))
+
+    def _apply(self, actions: Sequence[Action]) -> None:
         apply_actions(actions, self.roster.find, self.epsilon, self.delta, self.withdrawn, self.order)
         self._changed()
+
+    def follow(self, run: str, since: Sequence[Action]) -> None:
+        """Keep who has withdrawn since a run was admitted: a re-consent never brings a record back into that run.
+
+        Args:
+            run: The run.
+            since: The actions that were booked after its admission.
+        """
+        self._withdrawn_since[run] = self._named_by("withdraw", since)
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The runs for which it is kept who has withdrawn."""
+        return tuple(self._withdrawn_since)
+
+    def _named_by(self, kind: ActionKind, actions: Sequence[Action]) -> NDArray[np.int64]:
+        """The positions of the records that actions of this kind name."""
+        named = [action.hashes for action in actions if action.kind == kind]
+        if not named:
+            return np.zeros(0, dtype=np.int64)
+        found = np.unique(self.roster.find(np.concatenate(named)))
+        rows: NDArray[np.int64] = found[found != ABSENT]
+        return rows
 
     def _changed(self) -> None:
         self._off: NDArray[np.int64] | None = None
         self._pending: Sequence[Action] = ()
+        self._of_run: tuple[str, object, Sequence[Action], NDArray[np.int64]] | None = None
 
     def extend(self, count: int) -> None:
         """Account for `count` records that were added to the ledger, none of which is in this roster."""
@@ -80,8 +110,21 @@ class Balances(RecordAccounts):
         super().book(plan, sign)
         self._changed()
 
-    def switched_off(self, pending: Sequence[Action] = ()) -> NDArray[np.int64]:
-        """Return the positions of records that must not be drawn, given actions that are not booked yet."""
+    def switched_off(self, pending: Sequence[Action] = (), run: str | None = None) -> NDArray[np.int64]:
+        """Return the positions of records that must not be drawn, given actions that are not booked yet.
+
+        With `run`, which must be followed, also of those that withdrew after it was admitted and have consented again.
+        """
+        off = self._off_now(pending)
+        if run is None:
+            return off
+        known = self._of_run  # asked before every step, and nearly always the same
+        if known is None or known[0] != run or known[1] is not off or known[2] is not pending:
+            since = np.union1d(self._withdrawn_since[run], self._named_by("withdraw", pending))
+            self._of_run = known = (run, off, pending, np.union1d(off, since))
+        return known[3]
+
+    def _off_now(self, pending: Sequence[Action]) -> NDArray[np.int64]:
         if self._off is None:
             everything = slice(None)
             self._off = np.flatnonzero(self._is_off(everything, self.epsilon, self.delta, self.withdrawn))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rpdp.ledger.balances import Balances
 from rpdp.ledger.past_balances import balances_before
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.silo_accounts import SiloAccounts
+from rpdp.ledger.stewardship.actors import checked_actor
 from rpdp.ledger.stewardship.pruning import prune
 from rpdp.ledger.stewardship.steward_actions import StewardActions
 from rpdp.ledger.store import crash_points
@@ -186,6 +187,7 @@ class Ledger(StewardActions, Account):
                 self.runs.reserve(run, plan, expires, allowance, balances, progress)
             crash_points.reached("reserve: committed")
             balances.book(plan)  # only after the commit: a failed transaction must not change the balances
+            balances.follow(run, ())
             self._note_head()
             self.database.shorten_log()
 
@@ -215,12 +217,15 @@ class Ledger(StewardActions, Account):
             crash_points.reached("charge: head noted")
             return charge
 
-    def cancel(self, run: str, *, by: Canceller = "server", reason: str = "") -> None:
-        """Cancel a run that is held, in one transaction. Cancelling it again changes nothing."""
+    def cancel(self, run: str, *, by: Canceller = "server", reason: str = "", actor: str | None = None) -> None:
+        """Cancel a run that is held, in one transaction. Cancelling it again changes nothing.
+
+        `actor` is the steward; by default the user of this process. The reason is public, the actor is not.
+        """
         with self._turn:
             self._require_writer()
             if self.runs.cancellation(run) is None:
-                self._end_holds([run], by, reason, self.clock())
+                self._end_holds([run], by, reason, self.clock(), checked_actor(actor) if by == "steward" else None)
 
     def expire(self) -> None:
         """Book the end of every hold whose expiry has passed, in one transaction."""
@@ -237,11 +242,13 @@ class Ledger(StewardActions, Account):
             ended = [Cancellation.of(event) for event in self.chain.events("cancel")]
         return tuple(one.run for one in ended if not one.is_covered)
 
-    def _end_holds(self, runs: Sequence[str], by: Canceller, reason: str, moment: float) -> None:
+    def _end_holds(
+        self, runs: Sequence[str], by: Canceller, reason: str, moment: float, actor: str | None = None
+    ) -> None:
         with self._writing():
             crash_points.reached("cancel: begun")
             for run in runs:
-                self.runs.cancel(run, by, reason, moment)
+                self.runs.cancel(run, by, reason, moment, actor)
         crash_points.reached("cancel: committed")
         if self._balances is not None:
             self._read_balances(self._balances)  # after the commit: only now is what was held free again
@@ -262,11 +269,20 @@ class Ledger(StewardActions, Account):
         with self._turn:
             return self.runs.stored(run, number)
 
-    def switched_off(self) -> NDArray[np.int64]:
+    def switched_off(self, run: str | None = None) -> NDArray[np.int64]:
         """Return the positions of records that must no longer be drawn, including pending steward actions."""
         if self._balances is None:
             raise InputError("positions refer to a budget table: call left() with the silo's budgets first")
-        return self._current(self._balances).switched_off(self.pending())
+        balances = self._current(self._balances)
+        if run is not None and run not in balances.followed:
+            self._follow(balances, self.runs.admission(run).run)
+        return balances.switched_off(self.pending(), run)
+
+    def _follow(self, balances: Balances, *runs: str) -> None:
+        """Read from the file who has withdrawn since these runs were admitted."""
+        for admission in self.runs.admissions():
+            if admission.run in runs:
+                balances.follow(admission.run, self.booked_actions(after=admission.seq))
 
     @property
     def inbox_directory(self) -> Path:
@@ -283,6 +299,7 @@ class Ledger(StewardActions, Account):
         with self._turn:
             current = self._bind(ids)
             admission = self.runs.admission(run)
+            self._follow(current, run)
             before = balances_before(self, admission, current)
             allowance = Allowance(share=admission.share or 1.0)
             return self.runs.plan(run, ids, current.places, before.allowances(allowance, 0.0, stated))
@@ -318,6 +335,8 @@ class Ledger(StewardActions, Account):
 
     def _read_balances(self, balances: Balances) -> None:
         balances.read(self.records, self.booked_actions())
+        if balances.followed:
+            self._follow(balances, *balances.followed)
         if balances is self._balances:
             self._are_balances_stale = False
 
@@ -330,15 +349,18 @@ class Ledger(StewardActions, Account):
             self.chain.require(head, self.id)
             self._note_head(head)
 
-    def add(self, budgets: BudgetTable, progress: Progress = silent) -> int:
+    def add(
+        self, budgets: BudgetTable, progress: Progress = silent, *, reason: str = "", actor: str | None = None
+    ) -> int:
         """Add new records and return how many. Neither they nor their subjects may be in the ledger already."""
+        facts: dict[str, Any] = {"at": now(), "actor": checked_actor(actor), "reason": self._reason("add", reason)}
         with self._turn:
             new = new_records(self.key, budgets, self.terms, progress)
             rosters = Roster(new.hashes), None if new.subjects is None else Roster(new.subjects)
             with self._writing():
                 self._require_unknown(budgets, *rosters)
-                facts = self.records.write(self.chain.seq + 1, new, progress)
-                self.chain.append("add", {"at": now(), "records": facts})
+                facts["records"] = self.records.write(self.chain.seq + 1, new, progress)
+                self.chain.append("add", facts)
             self.records.reload()
             if self._balances is not None and not self._are_balances_stale:
                 self._balances.extend(len(budgets))
@@ -346,7 +368,7 @@ class Ledger(StewardActions, Account):
             self.database.shorten_log()
         return len(budgets)
 
-    def prune(self, run: str | None = None, *, reason: str = "") -> list[Updates]:
+    def prune(self, run: str | None = None, *, reason: str = "", actor: str | None = None) -> list[Updates]:
         """Remove the updates of a run, or of every run whose rounds were all announced, in one transaction.
 
         The releases stay in the chain. A round that is announced again is sat out.
@@ -354,7 +376,7 @@ class Ledger(StewardActions, Account):
         with self._turn:
             with self._writing():
                 crash_points.reached("prune: begun")
-                gone = prune(self.database, self.chain, self.runs, run, reason)
+                gone = prune(self.database, self.chain, self.runs, run, reason, checked_actor(actor))
             crash_points.reached("prune: committed")
             if gone:
                 self._note_head()

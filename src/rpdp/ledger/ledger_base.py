@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.inspection.explanation import Explanation
     from rpdp.ledger.inspection.hold_list import Hold
     from rpdp.ledger.inspection.overview import Overview
+    from rpdp.ledger.inspection.person_explanation import PersonExplanation
     from rpdp.ledger.inspection.verification import Verification
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.stewardship.actions import Action
@@ -234,6 +235,13 @@ class LedgerBase:
         with self.reading():
             return explanation_of(self, record)
 
+    def explain_subject(self, subject: str) -> PersonExplanation:
+        """Explain all records of one person: what the person allows, what share of it is used, and each record."""
+        from rpdp.ledger.inspection.person_explanation import explanation_of_person
+
+        with self.reading():
+            return explanation_of_person(self, subject)
+
     def overview(self, progress: Progress = silent) -> Overview:
         """Summarise the ledger: its kind, records, budget groups and runs."""
         from rpdp.ledger.inspection.overview import overview_of
@@ -295,9 +303,9 @@ class LedgerBase:
         """Return all steward actions in force, booked or not, in order."""
         return [*self.booked_actions(), *self.pending()]
 
-    def booked_actions(self, before: int | None = None) -> list[Action]:
-        """Return the steward actions in the chain in order: all of them, or those before event `before`."""
-        return self._action_book.actions(before)
+    def booked_actions(self, before: int | None = None, after: int = 0) -> list[Action]:
+        """Return the steward actions in the chain in order: all, or those before event `before`, or after another."""
+        return self._action_book.actions(before, after)
 
     def pending(self) -> list[Action]:
         """Return the steward actions that are in force but not booked yet."""

@@ -168,8 +168,8 @@ class MemoryAccount(Account):
             )
         self._off = np.union1d(self._off, positions)
 
-    def switched_off(self) -> NDArray[np.int64]:
-        """Return the positions of records that must no longer be drawn."""
+    def switched_off(self, run: str | None = None) -> NDArray[np.int64]:
+        """Return the positions of records that must no longer be drawn, in any run."""
         return self._off
 
     def status(self) -> AccountStatus:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-ACTIONS = ("withdraw", "lower", "raise")
+ACTIONS = ("withdraw", "lower", "raise", "reconsent")
 EPSILON_UNITS = 2**52
 DELTA_UNITS = 2**62
 ROUNDS = 3
@@ -41,7 +41,7 @@ class Event:
     | admit | the cost of each record that can be drawn; `expires` is when the hold ends, on the machine's clock |
     | cancel | who ended the hold |
     | release | the update |
-    | withdraw, lower, raise | the name of the action |
+    | withdraw, lower, raise, reconsent | the name of the action |
     | prune | the run whose updates are gone |
     """
 
@@ -78,8 +78,8 @@ class Account:
 
     def under(self, order: Order) -> Account:
         """The account after a steward's order. Lowering never raises, raising never lowers, nothing is refunded."""
-        if order.kind == "withdraw":
-            return replace(self, withdrawn=True)
+        if order.kind in ("withdraw", "reconsent"):
+            return replace(self, withdrawn=order.kind == "withdraw")
         if order.epsilon is None:
             return self
         choose = min if order.kind == "lower" else max
@@ -124,6 +124,16 @@ def _obey(found: dict[str, Account], order: Order) -> None:
     for record in order.records:
         if record in found:
             found[record] = found[record].under(order)
+
+
+def off_in(run: str, history: Sequence[Event], orders: Orders, pending: Iterable[str]) -> set[str]:
+    """The records that a run must not draw: who withdrew since its admission never rejoins it."""
+    waiting = list(pending)
+    found = {record for record, account in accounts(history, orders, waiting).items() if account.is_off}
+    since = next(place for place, event in enumerate(history) if (event.kind, event.run) == ("admit", run))
+    booked = [event.detail for event in history[since:] if event.kind in ACTIONS]
+    given = [orders.given[name] for name in (*booked, *waiting)]
+    return found | {record for order in given if order.kind == "withdraw" for record in order.records}
 
 
 def units(amount: Fraction, scale: int = EPSILON_UNITS) -> int:

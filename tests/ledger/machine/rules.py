@@ -316,7 +316,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert is_new == (round_number > model.last_round(before, run))
             assert joined == model.has_joined(self._history, run, round_number)
             if self._is_calm(writer):
-                assert off == {record for record, account in self._accounts().items() if account.is_off}
+                assert off == model.off_in(run, self._history, self.world.orders, self.world.pending())
         return outcome.is_ok
 
     @precondition(is_running)
@@ -405,12 +405,12 @@ class LedgerMachine(RuleBasedStateMachine):
         trouble=troubles("inbox"),
     )
     def order(self, number: int, kind: str, record: str, budget: Fraction, trouble: Trouble | None) -> None:
-        """A steward withdraws, lowers or raises, in whatever process."""
+        """A steward withdraws, lowers, raises or takes back in, in whatever process."""
         if self.world.history is None:
             return
         arguments = (str(self.world.path), kind, record, float(budget))
         person = [one for one in LIFETIMES if PEOPLE.get(one, one) == PEOPLE.get(record, record)]
-        whole = kind != "withdraw"  # a budget is a person's, and is divided among all of their records
+        whole = kind in ("lower", "raise")  # a budget is a person's, and is divided among all of their records
         attempt = Attempt(kind, detail=(tuple(person), budget / len(person)) if whole else ((record,), None))
         writer = self.world.writers[number]
         was_calm = writer.is_calm

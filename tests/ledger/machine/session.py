@@ -127,7 +127,7 @@ class Session:
             self._open.resume(run, _table(ids).ids)
             self._bound = run
         charge = self._open.charge(run, number, lambda: coin)
-        off = {ids[position] for position in self._open.switched_off()}
+        off = {ids[position] for position in self._open.switched_off(run)}
         return charge.joined, charge.is_new, off
 
     def do_cancel(self, run: str, by: Literal["server", "steward"]) -> None:
@@ -158,12 +158,15 @@ class Session:
         """A steward's action: through the open ledger if there is one, as any reader otherwise."""
         ledger = Ledger.read(path) if self._ledger is None else self._ledger
         try:
+            key = StewardKey.read(Path(path).parent / "steward.key")
             if kind == "withdraw":
                 ledger.withdraw([record])
+            elif kind == "reconsent":
+                ledger.reconsent([record], key=key, reason="a new form")
             elif kind == "lower":
                 ledger.lower_budgets([record], epsilon)
             else:
-                ledger.raise_budgets([record], epsilon, key=StewardKey.read(Path(path).parent / "steward.key"))
+                ledger.raise_budgets([record], epsilon, key=key, reason="a new form")
         finally:
             if self._ledger is None:
                 ledger.close()

@@ -8,9 +8,22 @@ from tests.mutants.catalogue.holds import HOLDS
 from tests.mutants.catalogue.ledger import LEDGER
 from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.sampling import SAMPLING
+from tests.mutants.catalogue.stewards import STEWARDS
 from tests.mutants.catalogue.tables import TABLES
 from tests.mutants.catalogue.training import TRAINING
 
-CATALOGUE = (*ACCOUNTING, *TABLES, *PLANNING, *SAMPLING, *TRAINING, *LEDGER, *HOLDS, *ACCOUNTS, *FEDERATION, *AGENT)
+CATALOGUE = (
+    *ACCOUNTING,
+    *TABLES,
+    *PLANNING,
+    *SAMPLING,
+    *TRAINING,
+    *LEDGER,
+    *HOLDS,
+    *ACCOUNTS,
+    *STEWARDS,
+    *FEDERATION,
+    *AGENT,
+)
 
 __all__ = ["CATALOGUE"]

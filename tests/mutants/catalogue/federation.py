@@ -336,7 +336,7 @@ FEDERATION = (
         "withdrawals-do-not-reach-workers",
         "rule 12",
         "federation/in_process.py",
-        "withdrawn = {name: self._silos[name].account.switched_off() for name in joining}",
+        "withdrawn = {name: self._silos[name].account.switched_off(announcements[name].run) for name in joining}",
         "withdrawn = {name: np.zeros(0, dtype=np.int64) for name in joining}",
         (f"{_SIMULATION}test_withdrawals_reach_the_workers",),
     ),

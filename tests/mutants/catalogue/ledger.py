@@ -218,8 +218,8 @@ LEDGER = (
         "inbox-not-read-before-steps",
         "rule 12",
         "ledger/ledger.py",
-        "        return self._current(self._balances).switched_off(self.pending())\n",
-        "        return self._current(self._balances).switched_off()\n",
+        "        return balances.switched_off(self.pending(), run)\n",
+        "        return balances.switched_off((), run)\n",
         (f"{_STEWARD}test_a_withdrawal_beside_a_run_holds_at_once_and_is_booked_with_the_next_round",),
     ),
     Mutant(

@@ -71,8 +71,8 @@ class IndexedAction:
         """Apply the action to the accounts of the records with these hashes, in place."""
         at = self._roster.find(hashes)
         rows = np.flatnonzero(at != ABSENT)
-        if self.action.kind == "withdraw":
-            accounts.withdrawn[rows] = True
+        if self.action.kind in ("withdraw", "reconsent"):
+            accounts.withdrawn[rows] = self.action.kind == "withdraw"
             return
         change_budgets(self.action, rows, at[rows], accounts.epsilon, accounts.delta, accounts.order)
 

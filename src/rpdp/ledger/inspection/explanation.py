@@ -14,8 +14,11 @@ from rpdp.ledger.inspection.account_chunks import Accounts, IndexedAction
 from rpdp.ledger.store.record_keys import as_bytes
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.stewardship.actions import Action
+    from rpdp.ledger.store.holds import Cancellation
     from rpdp.ledger.store.record_store import Chunk
     from rpdp.ledger.store.run_book import Admission
 
@@ -40,6 +43,8 @@ class RunExplanation:
         joined: The number of those rounds that the silo joined while the record was active.
         given_joined: The cost given that the silo joined this many rounds: for auditors, not part of the promise.
         state: "held", "committed", "cancelled" or "expired". What a cancelled or expired run held was returned.
+        cancelled_by: Who cancelled it; None if nobody did. A steward is named as far as the ledger knows.
+        reason: The public reason that a steward gave for it.
     """
 
     run: str
@@ -56,6 +61,8 @@ class RunExplanation:
     share: float = 0.0
     purpose: str = "training"
     study: str = ""
+    cancelled_by: str | None = None
+    reason: str = ""
 
     __repr__ = counts_repr
 
@@ -81,6 +88,7 @@ class Explanation:
     switched_off: bool
     changes: tuple[str, ...]
     runs: tuple[RunExplanation, ...]
+    added: str = ""
 
     __repr__ = counts_repr
 
@@ -89,13 +97,13 @@ class Explanation:
         """The explanation in plain language."""
         lines = [
             f"Record {self.record} came with a lifetime budget of ε = {self.first_epsilon:.4g}, δ = "
-            f"{self.first_delta:.3g}.",
+            f"{self.first_delta:.3g}{self.added}.",
             *self.changes,
             *(_run_text(run, self._used) for run in self.runs),
             self._total,
         ]
         if self.withdrawn:
-            lines.append(f"It has been withdrawn and is never drawn again. What was {self._used} stays {self._used}.")
+            lines.append(f"It has been withdrawn and is not drawn any more. What was {self._used} stays {self._used}.")
         elif self.switched_off:
             lines.append("Its budget is now below what was reserved, so it is no longer drawn.")
         else:
@@ -129,7 +137,11 @@ class Explanation:
 
 def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
     """Explain one record. Reads a few rows, whatever the size of the ledger."""
-    hashed = ledger.key.record(record)
+    return explanation_of_hash(ledger, ledger.key.record(record), record)
+
+
+def explanation_of_hash(ledger: LedgerBase, hashed: NDArray[np.uint64], record: str) -> Explanation:
+    """Explain the record with this hash; `record` is what the text calls it."""
     found = ledger.records.find(hashed)
     if found is None:
         raise InputError(
@@ -158,20 +170,44 @@ def explanation_of(ledger: LedgerBase, record: str) -> Explanation:
         bool(accounts.is_off[row]),
         tuple(_change(action, int(np.flatnonzero((action.hashes == hashed).all(axis=1))[0])) for action in about),
         tuple(_run(ledger, admission, chunk, row, accounts) for admission in ledger.runs.admissions()),
+        _added(ledger, chunk),
     )
 
 
+def _added(ledger: LedgerBase, chunk: Chunk) -> str:
+    """When and by whom a record was added to a ledger that was there already."""
+    for event in ledger.chain.events("add"):
+        if event.seq == chunk.segment:
+            facts = event.facts
+            return f", added on {facts['at']}{_by(facts.get('actor'))}{_because(facts.get('reason'))}"
+    return ""
+
+
+def _by(actor: str | None) -> str:
+    """Who acted; actions of release 0.1 do not say."""
+    return "" if actor is None else f" by {actor}"
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
 def _change(action: Action, row: int) -> str:
-    reason = f" ({action.reason})" if action.reason else ""
+    acted = f"{_by(action.actor)}{_because(action.reason)}"
     if action.kind == "withdraw":
-        return f"On {action.at} it was withdrawn{reason}."
+        return f"On {action.at} it was withdrawn{acted}."
+    if action.kind == "reconsent":
+        return (
+            f"On {action.at} its withdrawal was ended, with the steward's signature{acted}; runs that were admitted "
+            "before stay without it."
+        )
     parts = [
         f"{name} = {value:.4g}"
         for name, value in (("ε", float(action.epsilon[row])), ("δ", float(action.delta[row])))
         if not np.isnan(value)
     ]
     word = {"lower": "lowered", "raise": "raised, with the steward's signature,"}[action.kind]
-    return f"On {action.at} its budget was {word} to {' and '.join(parts)}{reason}."
+    return f"On {action.at} its budget was {word} to {' and '.join(parts)}{acted}."
 
 
 def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int, accounts: Accounts) -> RunExplanation:
@@ -179,7 +215,7 @@ def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int, accou
     classes = members.of(admission)
     index = members.index(admission.seq, chunk, classes)
     number = 0 if index is None else int(index[row])
-    status = ledger.runs.status_of(admission)
+    status, cancelled = ledger.runs.status_of(admission), ledger.runs.cancellation(admission.run)
     is_booked = number > 0 and not status.is_over
     q, active = float(classes.q[number]), int(classes.active[number])
     joined = sum(1 for round_number in status.joined if round_number <= active)
@@ -201,15 +237,24 @@ def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int, accou
         cost / budget if is_booked and budget > 0.0 else 0.0,
         admission.public.purpose,
         admission.public.study,
+        None if cancelled is None else _ended_by(cancelled),
+        "" if cancelled is None else cancelled.reason,
     )
+
+
+def _ended_by(cancelled: Cancellation) -> str:
+    return f"the steward {cancelled.actor}" if cancelled.actor is not None else f"the {cancelled.by}"
 
 
 def _run_text(run: RunExplanation, used: str) -> str:
     if run.state in ("cancelled", "expired"):
-        ended = "was cancelled" if run.state == "cancelled" else "expired"
-        return f"Run {run.run} ({run.admitted}): it {ended} before its first round. All that it held was returned."
+        ended = f"was cancelled by {run.cancelled_by}" if run.state == "cancelled" else "expired"
+        return (
+            f"Run {run.run} ({_what_for(run)}{run.admitted}): it {ended} before its first round{_because(run.reason)}. "
+            "All that it held was returned."
+        )
     if run.q == 0.0:
-        return f"Run {run.run} ({run.admitted}): it sat out and {used} nothing."
+        return f"Run {run.run} ({_what_for(run)}{run.admitted}): it sat out and {used} nothing."
     rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} of them joined while it was active"
     word = f"Reserved, and therefore {used}" if run.state == "committed" else "Held, and therefore taken"
     early = "" if run.active_rounds == run.rounds else f", active in the first {run.active_rounds}"

@@ -35,7 +35,7 @@ _NUMBERS_OF_RENYI = ("share_used", "order")
 """In ledgers with Rényi accounts. Of such an account, ε and δ spent or left stay empty."""
 
 _FLAGS = ("withdrawn", "is_off")
-_PERSONAL = ("action", "reason", "signature", "sha256", "silo_plan", "members", "totals", "orders")
+_PERSONAL = ("action", "actor", "reason", "signature", "sha256", "silo_plan", "members", "totals", "orders")
 """Facts that an export without ids leaves out of events. The hash of a released update stays: the server has it."""
 
 

@@ -11,6 +11,7 @@ from rpdp.accounting.renyi_filter import is_mapped_order
 from rpdp.ledger.account import Canceller
 from rpdp.ledger.inspection.account_chunks import IndexedAction
 from rpdp.ledger.record_accounts import RecordAccounts, is_overbooked
+from rpdp.ledger.stewardship.actions import KINDS
 from rpdp.ledger.store.chain import Event
 from rpdp.ledger.store.fixed_point import DELTA_TOLERANCE, fits_amount, fits_delta
 from rpdp.ledger.store.run_book import Admission
@@ -42,7 +43,7 @@ _Entry: TypeAlias = "IndexedAction | _Booking | Event"
 def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     """Replay every record's budget and bookings, event by event, and compare them with the ledger's totals."""
     history: list[tuple[int, _Entry]] = [(event.seq, event) for event in ledger.chain.events("enrol")]
-    for action_seq, action in zip(_seqs(ledger, "withdraw", "lower", "raise"), ledger.booked_actions(), strict=True):
+    for action_seq, action in zip(_seqs(ledger, *KINDS), ledger.booked_actions(), strict=True):
         action.require_signature(ledger.steward)
         history.append((action_seq, IndexedAction(action)))
     admissions = ledger.runs.admissions()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from rpdp.ledger.stewardship.actions import Action
+from rpdp.ledger.stewardship.actions import KINDS, Action
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,7 @@ class ActionBook:
                 "records": len(action.hashes),
                 "signature": action.signature.hex(),
                 "sha256": sha256(action.body).hexdigest(),
+                **({} if action.actor is None else {"actor": action.actor}),
             }
             seq = self._chain.append(action.kind, facts)
             self._database.rows("INSERT INTO change VALUES(?, ?, ?)", (seq, action.name, action.body))
@@ -50,13 +51,11 @@ class ActionBook:
         """Mark these actions as booked, after their transaction was committed."""
         self.booked.update(action.name for action in actions)
 
-    def actions(self, before: int | None = None) -> list[Action]:
-        """Return the booked actions in order: all of them, or those before event `before`."""
-        signatures = {
-            event.seq: bytes.fromhex(event.facts["signature"])
-            for event in self._chain.events("withdraw", "lower", "raise")
-        }
-        rows = self._database.each("SELECT seq, body FROM change ORDER BY seq")
-        return [
-            Action.from_body(body, signatures.get(seq, b"")) for seq, body in rows if before is None or seq < before
-        ]
+    def actions(self, before: int | None = None, after: int = 0) -> list[Action]:
+        """Return the booked actions in order: all of them, or those before event `before` and after event `after`."""
+        signatures = {event.seq: bytes.fromhex(event.facts["signature"]) for event in self._chain.events(*KINDS)}
+        until = 2**62 if before is None else before
+        rows = self._database.each(
+            "SELECT seq, body FROM change WHERE seq > ? AND seq < ? ORDER BY seq", (after, until)
+        )
+        return [Action.from_body(body, signatures.get(seq, b"")) for seq, body in rows]

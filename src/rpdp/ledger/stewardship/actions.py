@@ -1,4 +1,4 @@
-"""Steward actions: withdraw records, lower their budgets, or raise them with a signature.
+"""Steward actions: withdraw records, lower their budgets, and, with a signature, raise them or take them back in.
 
 An action is a small file: a signature line, a JSON header, and the records with their new budgets as arrays. It takes
 effect from the next local step on and never refunds anything.
@@ -8,6 +8,9 @@ effect from the next local step on and never refunds anything.
 | withdraw | never drawn again | write access to the inbox |
 | lower | the smaller of old and new budget; below what is booked: never drawn again | write access to the inbox |
 | raise | the larger of old and new budget | the signature of the steward whose key the ledger was created with |
+| reconsent | drawn again, from the next run on; what was booked stays booked | that signature |
+
+Each names its actor and a reason. Actions of release 0.1 name no actor.
 """
 
 from __future__ import annotations
@@ -34,8 +37,11 @@ if TYPE_CHECKING:
     from rpdp.ledger.stewardship.steward_keys import StewardKey, StewardPublicKey
     from rpdp.ledger.store.fixed_point import FloatArray
 
-ActionKind = Literal["withdraw", "lower", "raise"]
-KINDS: tuple[ActionKind, ...] = ("withdraw", "lower", "raise")
+ActionKind = Literal["withdraw", "lower", "raise", "reconsent"]
+KINDS: tuple[ActionKind, ...] = ("withdraw", "lower", "raise", "reconsent")
+SIGNED: tuple[ActionKind, ...] = ("raise", "reconsent")
+"""What allows more than before needs the steward's signature."""
+
 _MAGIC = b"rpdp-action/1"
 _DOMAIN = b"rpdp-steward-action\n"
 
@@ -53,6 +59,7 @@ class Action:
     epsilon: FloatArray
     delta: FloatArray
     reason: str = ""
+    actor: str | None = None
     name: str = field(default_factory=lambda: secrets.token_hex(16))
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat("T", "seconds"))
     signature: bytes = b""
@@ -70,6 +77,8 @@ class Action:
             "reason": self.reason,
             "records": len(self.hashes),
         }
+        if self.actor is not None:  # the bytes of an action without an actor must stay what was signed and hashed
+            header["actor"] = self.actor
         arrays = as_bytes(self.hashes) + self.epsilon.astype("<f8").tobytes() + self.delta.astype("<f8").tobytes()
         return canonical(header).encode() + b"\n" + arrays
 
@@ -78,14 +87,18 @@ class Action:
         return Action.from_body(self.body, key.sign(_DOMAIN + self.body))
 
     def require_signature(self, key: StewardPublicKey | None) -> None:
-        """Refuse a raise that the ledger's steward has not signed."""
-        if self.kind != "raise":
+        """Refuse an action that allows more and that the ledger's steward has not signed."""
+        if self.kind not in SIGNED:
             return
         if key is None:
-            raise PrivacyRefusal("this ledger was created without a steward key, so its budgets can never be raised")
-        if not key.is_signature(self.signature, _DOMAIN + self.body):
             raise PrivacyRefusal(
-                f"action {self.name} would raise the budgets of {len(self.hashes):,} records, but its signature is not "
+                "this ledger was created without a steward key, so its budgets can never be raised, and a withdrawal "
+                "is for good"
+            )
+        if not key.is_signature(self.signature, _DOMAIN + self.body):
+            what = "raise the budgets of" if self.kind == "raise" else "take back in"
+            raise PrivacyRefusal(
+                f"action {self.name} would {what} {len(self.hashes):,} records, but its signature is not "
                 "that of this ledger's steward; nothing was changed. Sign it with the steward's key"
             )
 
@@ -123,6 +136,7 @@ class Action:
             budgets[:count],
             budgets[count:],
             reason=str(header["reason"]),
+            actor=None if header.get("actor") is None else str(header["actor"]),
             name=str(header["name"]),
             at=str(header["at"]),
             signature=signature,
@@ -148,8 +162,8 @@ def apply_actions(
     for action, here in zip(actions, np.split(found, ends[:-1]), strict=True):
         known = here >= 0
         rows = here[known]
-        if action.kind == "withdraw":
-            withdrawn[rows] = True
+        if action.kind in ("withdraw", "reconsent"):
+            withdrawn[rows] = action.kind == "withdraw"
             continue
         change_budgets(action, rows, known, epsilon, delta, order)
 

@@ -41,7 +41,7 @@ def updates_kept(database: Database) -> list[Updates]:
     return [Updates(run, count, int(size)) for run, count, size in database.rows(query)]
 
 
-def prune(database: Database, chain: Chain, runs: RunBook, run: str | None, reason: str) -> list[Updates]:
+def prune(database: Database, chain: Chain, runs: RunBook, run: str | None, reason: str, actor: str) -> list[Updates]:
     """Remove the updates of a run, or of every run that was fully announced. The caller opens the transaction."""
     status = {one.run: one for one in runs.status()}
     if run is not None and run not in status:
@@ -49,7 +49,14 @@ def prune(database: Database, chain: Chain, runs: RunBook, run: str | None, reas
     over = {one.run for one in status.values() if one.announced >= one.rounds} if run is None else {run}
     gone = [one for one in updates_kept(database) if one.run in over]
     for one in gone:
-        facts = {"at": now(), "run": one.run, "updates": one.count, "bytes": one.bytes, "reason": reason}
+        facts = {
+            "at": now(),
+            "run": one.run,
+            "updates": one.count,
+            "bytes": one.bytes,
+            "reason": reason,
+            "actor": actor,
+        }
         chain.append(KIND, facts)
         database.rows(
             "DELETE FROM outbox WHERE seq IN (SELECT seq FROM event WHERE run = ? AND run <> '' AND kind = 'release')",

@@ -1,4 +1,4 @@
-"""Submitting steward actions: withdraw records, lower budgets, raise them with a signature.
+"""Submitting steward actions: withdraw records, lower budgets; with a signature, raise them or end a withdrawal.
 
 These work even while a run is writing the ledger. An action is a durable file in the inbox. It is in force from the
 next local step on, and the writer books it with its next charge.
@@ -17,6 +17,7 @@ from rpdp.errors import InputError
 from rpdp.ledger.balances import Balances
 from rpdp.ledger.ledger_base import LedgerBase
 from rpdp.ledger.stewardship.actions import Action
+from rpdp.ledger.stewardship.actors import checked_actor, checked_reason
 from rpdp.ledger.stewardship.persons import Persons
 from rpdp.ledger.store.roster import Roster
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
     Budget = float | NDArray[np.float64] | None
 
+REASONED: tuple[str, ...] = ("raise", "reconsent", "enrol")
+"""What needs a reason in a production ledger."""
+
 _FEW = 64
 """Up to this many records are looked up one by one."""
 
@@ -38,18 +42,62 @@ _FEW = 64
 class StewardActions(LedgerBase):
     """The actions of a data steward on the records of a ledger. Nothing is ever refunded."""
 
-    def withdraw(self, records: Sequence[str] = (), *, subjects: Sequence[str] = (), reason: str = "") -> Action:
-        """Withdraw records for good. They are never drawn again from the next local step on; nothing is refunded.
+    def withdraw(
+        self,
+        records: Sequence[str] = (),
+        *,
+        subjects: Sequence[str] = (),
+        reason: str = "",
+        actor: str | None = None,
+    ) -> Action:
+        """Withdraw records. They are not drawn again from the next local step on; nothing is refunded.
 
-        Like `lower_budgets` and `raise_budgets`, this works even while a run is writing the ledger.
+        Like every action here, this works even while a run is writing the ledger. `actor` is who acts, by default the
+        user of this process.
         """
+        return self.submit(self._about("withdraw", records, subjects, reason, actor))
+
+    def reconsent(
+        self,
+        records: Sequence[str] = (),
+        *,
+        subjects: Sequence[str] = (),
+        key: StewardKey,
+        reason: str = "",
+        actor: str | None = None,
+    ) -> Action:
+        """End a withdrawal, with the steward's signature, from the next run on.
+
+        What was booked stays booked. A run that was admitted before, and that the record withdrew from, never draws it
+        again.
+        """
+        action = self._about("reconsent", records, subjects, reason, actor)
+        with self.reading():
+            roster = Roster(action.hashes)
+            held = Balances(self.records, roster, self.records.places(roster), self.actions(), self.terms)
+        never = int((~held.withdrawn).sum())
+        if never:
+            raise InputError(
+                f"{never:,} of {len(roster):,} records have not withdrawn; nothing was changed. Name those that have"
+            )
+        return self.submit(action.signed(key))
+
+    def _about(
+        self, kind: ActionKind, records: Sequence[str], subjects: Sequence[str], reason: str, actor: str | None
+    ) -> Action:
+        """Return an action that changes no budget."""
         hashes = [self._known(records)] if records else []
         hashes += [self._of_subject(subject) for subject in subjects]
         if not hashes:
-            raise InputError("records and subjects are both empty: name at least one record or subject to withdraw")
+            raise InputError(f"records and subjects are both empty: name at least one record or subject to {kind}")
         together = np.unique(np.concatenate(hashes), axis=0)
         unchanged = np.full(len(together), np.nan)
-        return self.submit(Action("withdraw", self.id, together, unchanged, unchanged, reason=reason))
+        why, who = self._reason(kind, reason), checked_actor(actor)
+        return Action(kind, self.id, together, unchanged, unchanged, reason=why, actor=who)
+
+    def _reason(self, what: str, reason: str) -> str:
+        """Return the reason of an action. A production ledger needs one for whatever allows more than before."""
+        return checked_reason(what, reason, is_needed=what in REASONED and not self.is_simulation)
 
     def lower_budgets(
         self,
@@ -59,13 +107,14 @@ class StewardActions(LedgerBase):
         *,
         subjects: Sequence[str] = (),
         reason: str = "",
+        actor: str | None = None,
     ) -> Action:
         """Lower budgets, each to the smaller of old and new. Records with more reserved are no longer drawn.
 
         In a ledger with subjects a budget is that of the whole person, whichever of the person's records is named: it
         is divided among all of them. `epsilon` and `delta` are one for all, or one for each record and then subject.
         """
-        return self._submit_all(self._change("lower", records, subjects, epsilon, delta, reason))
+        return self._submit_all(self._change("lower", records, subjects, epsilon, delta, reason, actor))
 
     def raise_budgets(
         self,
@@ -76,13 +125,14 @@ class StewardActions(LedgerBase):
         subjects: Sequence[str] = (),
         key: StewardKey,
         reason: str = "",
+        actor: str | None = None,
     ) -> Action:
         """Raise budgets, each to the larger of old and new, with the steward's signature.
 
         Persons as in `lower_budgets`. With a larger ε a person's records each get a smaller part of the same δ; that
         part is lowered first.
         """
-        changes = self._change("raise", records, subjects, epsilon, delta, reason)
+        changes = self._change("raise", records, subjects, epsilon, delta, reason, actor)
         return self._submit_all([one.signed(key) if one.kind == "raise" else one for one in changes])
 
     def _submit_all(self, actions: Sequence[Action]) -> Action:
@@ -120,9 +170,8 @@ class StewardActions(LedgerBase):
         return hashes
 
     def _of_subject(self, subject: str) -> NDArray[np.uint64]:
-        wanted = self.key.subjects(pa.chunked_array([pa.array([subject], pa.string())]))
         with self.reading():
-            found = self.records.of_subject(wanted)
+            found = self.records.of_subject(self.key.subject(subject))
         if not len(found):
             raise InputError(f"no record of subject {subject!r} is in the ledger. Nothing was changed")
         return found
@@ -135,7 +184,9 @@ class StewardActions(LedgerBase):
         epsilon: Budget,
         delta: Budget,
         reason: str,
+        actor: str | None,
     ) -> list[Action]:
+        why, who = self._reason(kind, reason), checked_actor(actor)
         names = [*records, *subjects]
         if not names:
             raise InputError(f"records and subjects are both empty: name at least one record or subject to {kind}")
@@ -153,12 +204,13 @@ class StewardActions(LedgerBase):
             )
         parts = self.terms.parts  # a new budget is the person's; this silo holds one part of it
         new = persons.divided(kind, new_epsilon / parts, new_delta / parts, balances)
-        action = Action(kind, self.id, persons.members, new.epsilon, new.delta, reason=reason)
+        action = Action(kind, self.id, persons.members, new.epsilon, new.delta, reason=why, actor=who)
         less = new.less_delta
         if not less.any():
             return [action]
         unchanged = np.full(int(less.sum()), np.nan)
-        return [Action("lower", self.id, persons.members[less], unchanged, new.delta[less], reason=reason), action]
+        smaller = Action("lower", self.id, persons.members[less], unchanged, new.delta[less], reason=why, actor=who)
+        return [smaller, action]
 
     def subject_sizes(self, records: Sequence[str]) -> NDArray[np.int64]:
         """Return, for each of these records, how many records of the ledger its person has."""

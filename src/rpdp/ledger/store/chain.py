@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.store.database import Database
 
 GENESIS = hashlib.sha256(b"rpdp-ledger/1").digest()
-PRIVATE_KINDS = ("create", "add", "enrol", "withdraw", "lower", "raise", "prune")
+PRIVATE_KINDS = ("create", "add", "enrol", "withdraw", "lower", "raise", "reconsent", "prune")
 PUBLIC_KINDS = ("admit", "charge", "release", "cancel")
 
 _END = 100

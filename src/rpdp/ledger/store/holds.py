@@ -38,6 +38,7 @@ class Cancellation:
         by: The server, the steward, or the expiry of the hold.
         reason: The public reason that the steward gave; "" if there is none.
         at: When it was booked.
+        actor: The steward, as the silo knows them; never public.
     """
 
     seq: int
@@ -45,12 +46,13 @@ class Cancellation:
     by: Canceller
     reason: str
     at: str
+    actor: str | None = None
 
     @classmethod
     def of(cls, event: Event) -> Cancellation:
         """Read a cancellation from its event."""
         facts = event.facts
-        return cls(event.seq, event.run, facts["by"], facts["reason"], facts["at"])
+        return cls(event.seq, event.run, facts["by"], facts["reason"], facts["at"], facts.get("actor"))
 
     @property
     def state(self) -> RunState:

@@ -82,6 +82,10 @@ class RecordKey:
         """Return the hashes of record ids in order, each as a row of two words."""
         return self._hashes(ids, b"record", progress)
 
+    def subject(self, subject: str) -> NDArray[np.uint64]:
+        """Return the hash of one subject as two words."""
+        return self.subjects(pa.chunked_array([pa.array([subject], pa.string())])).reshape(2)
+
     def subjects(self, ids: pa.ChunkedArray) -> NDArray[np.uint64]:
         """Return the hashes of subjects. They are unrelated to the hashes of records with the same name."""
         return self._hashes(ids, b"subject", silent)

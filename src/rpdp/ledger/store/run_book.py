@@ -254,14 +254,20 @@ class RunBook:
         """Return how a run was cancelled; None if it was not."""
         return next((Cancellation.of(event) for event in self._chain.events("cancel", run=run)), None)
 
-    def cancel(self, run: str, by: Canceller, reason: str, moment: float) -> None:
-        """Cancel a run that is held and return all of it."""
+    def cancel(self, run: str, by: Canceller, reason: str, moment: float, actor: str | None = None) -> None:
+        """Cancel a run that is held and return all of it. `actor` is the steward, if it was one."""
         progress = self._now(run)
         if progress.announced:
             raise refuse_charged(run, progress.announced)
         self._require_own_totals()
         return_booking(self._store, self.members, progress.admission)
-        facts = {"at": stamp(moment), "by": by, "reason": reason, "totals": self._store.totals_digest()}
+        facts = {
+            "at": stamp(moment),
+            "by": by,
+            "reason": reason,
+            "totals": self._store.totals_digest(),
+            **({} if actor is None else {"actor": actor}),
+        }
         self._chain.append("cancel", facts, run=run)
         del self._progress[run]
         crash_points.reached("cancel: booked")

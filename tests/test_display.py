@@ -60,7 +60,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     features = np.full((3, 2), 8765.4)
     records = Records.of(torch.from_numpy(features), torch.zeros(3))
     dataset = Dataset("heart", features, np.zeros(3, dtype=np.int64), np.array(IDS), 2)
-    trained = TrainedRound(Update("north", 1, torch.zeros(14)), draws)
+    trained = TrainedRound("run", Update("north", 1, torch.zeros(14)), draws)
     checkpoint = Checkpoint("run", torch.zeros(14), (), {}, {"north": draws}, (log,))
     steward_table = BudgetTable(IDS, BUDGETS)
     model = torch.nn.Linear(2, 1)

@@ -321,12 +321,16 @@ def app_config(run: str, **changes: Value) -> dict[str, Value]:
     return {**told, "run-id": run, **changes}
 
 
-def test_one_server_app_at_a_time(made: Rpdp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_server_app_at_a_time_for_a_run(made: Rpdp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of several studies may be in progress beside each other."""
     monkeypatch.setattr(server, "_LOCK_SECONDS", 0.1)
-    with Path("f/server/.lock").open("w") as other:
+    Path("f/server/runs/one").mkdir(parents=True)
+    with Path("f/server/runs/one/.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="another run is in progress"):
+        with pytest.raises(InputError, match="this run is in progress already"):
             server.run_server(NO_GRID, app_config("one"))
+        with pytest.raises(AttributeError, match="get_nodes"):
+            server.run_server(NO_GRID, app_config("two", patience=0.1))
     with pytest.raises(AttributeError, match="get_nodes"):  # it has got further: to the grid
         server.run_server(NO_GRID, app_config("one", patience=0.1))
 

@@ -91,8 +91,8 @@ def test_the_change_is_that_of_a_run_from_the_announced_model(spy: Spy) -> None:
     ("changes", "words"),
     [
         ({"run": "other"}, "asked for run 'other'"),
-        ({"plan": "0" * 64}, "plan 000000000000…, but run"),
-        ({"plan": "f" * 64}, "plan ffffffffffff…, but run"),
+        ({"plan": "0" * 64}, "with plan 000000000000…, but it was admitted"),
+        ({"plan": "f" * 64}, "with plan ffffffffffff…, but it was admitted"),
         ({"plan": make_public(rounds=7, participation=0.5).fingerprint}, "nothing was released"),
         ({"round": 7}, "round 7 .* is not one of its 6 rounds"),
         ({"round": 0}, "round 0"),

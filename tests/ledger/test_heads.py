@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -264,6 +265,30 @@ def test_heads_of_several_silos_are_kept_in_one_file(tmp_path: Path) -> None:
     write_heads(path, {"north": first})
     write_heads(path, {"south": second})
     assert read_heads(path) == {"north": first, "south": second}
+
+
+def test_a_head_in_the_file_is_never_replaced_by_an_older_one(tmp_path: Path) -> None:
+    """Several runs of one server write it, each with what it knows. A head of another ledger replaces it."""
+    path = tmp_path / "heads.json"
+    older, newer = PublicHead("a" * 32, 3, "03"), PublicHead("a" * 32, 7, "07")
+    for given in (older, newer, older):
+        write_heads(path, {"north": given})
+    assert read_heads(path) == {"north": newer}
+    successor = PublicHead("c" * 32, 1, "01")
+    write_heads(path, {"north": successor})
+    assert read_heads(path) == {"north": successor}
+
+
+def test_runs_that_write_the_file_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "heads.json"
+
+    def write(place: int) -> None:
+        for count in range(1, 6):
+            write_heads(path, {f"silo {place}": PublicHead("a" * 32, count, f"{count:02d}")})
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(6)))
+    assert {silo: head.count for silo, head in read_heads(path).items()} == {f"silo {place}": 5 for place in range(6)}
 
 
 def test_a_note_of_another_ledger_is_refused(tmp_path: Path) -> None:

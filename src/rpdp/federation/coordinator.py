@@ -26,7 +26,7 @@ from rpdp.checks import require_count, require_positive
 from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.frames import Frame
-from rpdp.federation.heads import read_heads, write_heads
+from rpdp.federation.heads import newest_heads, read_heads, write_heads
 from rpdp.federation.messages import Update
 from rpdp.federation.run_result import RoundLog, RunResult
 from rpdp.federation.server import Server
@@ -287,6 +287,8 @@ class Coordinator:
 
     def _requests(self, current: _Round | None) -> dict[str, Frame]:
         """Return the next request for each address: for its name, for admission, or for its round."""
+        # Other runs of this server may know newer heads: a ledger that was rolled back since then must not pass here.
+        self._heads = newest_heads(read_heads(self._heads_file), self._heads)
         present = self._present = self._link.addresses()
         silent = self._refusals if current is None else current.faults
         self._strangers &= set(present)

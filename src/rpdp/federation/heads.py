@@ -2,12 +2,17 @@
 
 A ledger older than the head kept here was rolled back and would forget charges, so it is refused. Heads are kept by the
 silo's name, so a silo cannot return with a new, empty ledger either.
+
+Several runs of one server share the file, and may write it at the same time: a head in it is never replaced by an older
+one of the same ledger.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +21,7 @@ from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger.store.chain import PublicHead
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from rpdp.ledger.ledger import Ledger
 
@@ -39,11 +44,36 @@ def read_heads(path: str | Path) -> dict[str, PublicHead]:
 
 
 def write_heads(path: str | Path, heads: Mapping[str, PublicHead]) -> None:
-    """Replace the heads of these silos and keep the others. The file is on disk when this returns."""
+    """Replace older heads of these silos and keep the others. The file is on disk when this returns."""
     path = Path(path)
-    together = {**read_heads(path), **heads}
-    text = json.dumps({"format": FORMAT, "heads": {silo: asdict(head) for silo, head in sorted(together.items())}})
     path.parent.mkdir(parents=True, exist_ok=True)
+    with _only_writer(path):
+        _replace(path, newest_heads(read_heads(path), heads))
+
+
+def newest_heads(known: Mapping[str, PublicHead], others: Mapping[str, PublicHead]) -> dict[str, PublicHead]:
+    """Return the newer head of every silo. Heads of another ledger replace those that are known."""
+    newest = dict(known)
+    for silo, head in others.items():
+        before = newest.get(silo)
+        if before is None or before.ledger != head.ledger or head.count >= before.count:
+            newest[silo] = head
+    return newest
+
+
+@contextmanager
+def _only_writer(path: Path) -> Iterator[None]:
+    """Wait for other runs that write the file: each reads and replaces it as a whole."""
+    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _replace(path: Path, heads: Mapping[str, PublicHead]) -> None:
+    text = json.dumps({"format": FORMAT, "heads": {silo: asdict(head) for silo, head in sorted(heads.items())}})
     fresh = path.with_name(f".{path.name}.new")
     with fresh.open("w", encoding="utf-8") as file:
         file.write(text + "\n")

@@ -133,7 +133,7 @@ class InProcessRun:
             """Store the update at once, so that it is not lost if another silo fails."""
             silo, (payload, draws) = self._silos[joining[index]], outcome
             self._draws[silo.name] += draws
-            updates.append(silo.finish(TrainedRound(Update.from_bytes(silo.name, payload), draws)))
+            updates.append(silo.finish(TrainedRound(self._name, Update.from_bytes(silo.name, payload), draws)))
 
         pool.map("train", jobs, finished)
         rejected = self._server.collect(updates)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from rpdp.planning import PublicPlan
 
+CONCURRENT_RUNS = 4
+"""How many unfinished runs an agent carries unless its silo file says otherwise."""
+
 ONE_DAY = 86_400
 LONGEST_HOLD = 30 * ONE_DAY
 

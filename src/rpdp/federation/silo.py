@@ -53,10 +53,12 @@ class TrainedRound:
     """The outcome of a joined round: what may leave the silo, and what must not.
 
     Attributes:
+        run: The id of the run.
         update: The update to release.
         draws: How often each record was drawn. Sensitive; it stays in the silo.
     """
 
+    run: str
     update: Update
     draws: NDArray[np.int64]
 
@@ -84,6 +86,10 @@ class Silo:
 
     Guarantee: whatever announcements arrive, each record of this silo spends at most what was reserved for it at
     admission, and that is at most its budget.
+
+    It may carry several runs at the same time, over one account. Each was reserved whole, from what the others left,
+    and has its own plan, coins and noise, so their rounds may come in any order. Properties such as `plan` are those of
+    the run last admitted.
 
     | announcement | answer |
     |---|---|
@@ -143,22 +149,27 @@ class Silo:
         self.is_timed = False
         """Whether answers leave at public times. Then planning takes equally long whatever budgets there are."""
 
-        self._run: _Run | None = None
+        self._runs: dict[str, _Run] = {}
+        """The runs admitted in this process that may still go on, the last admitted at the end."""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs admitted in this process that may still go on, the last admitted at the end."""
+        return tuple(self._runs)
 
     @property
     def plan(self) -> SiloPlan:
-        """The silo plan of the admitted run. Sensitive; it stays in the silo."""
+        """The silo plan of the run last admitted. Sensitive; it stays in the silo."""
         return self._admitted().plan
 
     @property
     def kernel_name(self) -> str:
-        """The name of the kernel that clips the records of the admitted run."""
+        """The name of the kernel that clips the records of the run last admitted."""
         return self._admitted().kernel.name
 
-    @property
-    def model_values(self) -> Tensor:
-        """This silo's flat model of the admitted run, for its shape and type."""
-        return self._admitted().kernel.model.values.data
+    def model_values(self, run: str) -> Tensor:
+        """Return this silo's flat model of an admitted run, for its shape and type."""
+        return self._admitted(run).kernel.model.values.data
 
     @property
     def accountant(self) -> BudgetAccountant:
@@ -225,10 +236,21 @@ class Silo:
         announced = self.announced(run)
         if announced is None:
             self.account.reserve(run, plan, began + held_for, self.policy.allowance(public))
-        self._run = _Run(run, plan, kernel, randomness)
+        self._forget_finished(run)
+        self._runs[run] = _Run(run, plan, kernel, randomness)
         if announced:
-            self._run.accountant.charge(announced)
+            self._runs[run].accountant.charge(announced)
         return plan
+
+    def _forget_finished(self, admitted: str) -> None:
+        """Let go of runs with no rounds left, and of what this process knew of the run that is admitted now.
+
+        So the silo keeps no more than the unfinished runs in memory. A finished run whose server asks again is admitted
+        again, from the ledger.
+        """
+        finished = {one.run for one in self.account.status().runs if one.is_over or one.announced >= one.rounds}
+        for run in [run for run in self._runs if run in finished or run == admitted]:
+            del self._runs[run]
 
     def cancel(self, run: str) -> None:
         """Cancel a run, for the server, before its first round: all that it holds is returned.
@@ -236,8 +258,7 @@ class Silo:
         Cancelling it again changes nothing. A run that has begun, or was never admitted, is refused.
         """
         self.account.cancel(run)
-        if self._run is not None and self._run.name == run:
-            self._run = None
+        self._runs.pop(run, None)
 
     def preview(self, run: str, public: PublicPlan) -> SiloPlan:
         """Return the plan that `admit` would hold for this run now. Nothing is reserved.
@@ -273,7 +294,7 @@ class Silo:
 
     @property
     def joined(self) -> tuple[int, ...]:
-        """The rounds of the admitted run that the silo joined."""
+        """The rounds of the run last admitted that the silo joined."""
         return next(status.joined for status in self.account.status().runs if status.run == self._admitted().name)
 
     def answer(self, announcement: Announcement) -> Update | None:
@@ -289,7 +310,7 @@ class Silo:
         Returns:
             True to train now, False to sit the round out, or the update if the round was finished before.
         """
-        run = self._admitted()
+        run = self._admitted(announcement.run)
         self._require_planned(run, announcement)
         number = announcement.round
         probability = run.plan.public.schedule.participation
@@ -322,7 +343,7 @@ class Silo:
 
     def claim(self, announcement: Announcement) -> None:
         """Claim the right to train a round for which `begin` returned True: once, and only on the announced model."""
-        run = self._admitted()
+        run = self._admitted(announcement.run)
         self._require_planned(run, announcement)
         if run.untrained.get(announcement.round) != announcement.digest():
             raise PrivacyRefusal(
@@ -343,7 +364,7 @@ class Silo:
         `withdrawn` are records not to draw in addition to those that the account knows of: the copy of the account in a
         forked worker does not see later withdrawals.
         """
-        run = self._admitted()
+        run = self._admitted(announcement.run)
         late = TooLate(f"silo {self.name}: round {announcement.round} did not finish in time; it is sat out")
         also = np.asarray(withdrawn, dtype=np.int64)
 
@@ -361,20 +382,20 @@ class Silo:
         else:
             training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
             change, draws = training.run(self.records, announcement, switched_off)
-        return TrainedRound(Update(self.name, announcement.round, change), draws)
+        return TrainedRound(run.name, Update(self.name, announcement.round, change), draws)
 
     def finish(self, trained: TrainedRound) -> Update:
         """Store the update of a claimed round. Only then may it be sent."""
-        run, update = self._admitted(), trained.update
+        run, update = self._admitted(trained.run), trained.update
         if update.silo != self.name or update.round not in run.in_training:
             raise PrivacyRefusal(
-                f"silo {self.name}: the update of silo {update.silo} for round {update.round} is not one that this "
-                "silo was training; nothing was released"
+                f"silo {self.name}: the update of silo {update.silo} for round {update.round} of run {run.name!r} is "
+                "not one that this silo was training; nothing was released"
             )
         self._require_fitting("the update", update.change, run.kernel.model.values)
         run.in_training.discard(update.round)
         # Stored before it is returned: once the bytes may have left, every later answer must repeat exactly them.
-        self.account.store(self._admitted().name, update.round, update.to_bytes())
+        self.account.store(run.name, update.round, update.to_bytes())
         return update
 
     def _require_purpose(self, public: PublicPlan) -> None:
@@ -442,11 +463,11 @@ class Silo:
 
     def _require_planned(self, run: _Run, announcement: Announcement) -> None:
         plan, rounds = run.plan.public.fingerprint, run.plan.public.schedule.rounds
-        if announcement.run != run.name or announcement.plan != plan:
+        if announcement.plan != plan:
             raise PrivacyRefusal(
-                f"silo {self.name}: asked for run {announcement.run!r} and plan {announcement.plan[:12]}…, but run "
-                f"{run.name!r} and plan {plan[:12]}… are admitted; nothing was released",
-                Reason.RUN if announcement.run != run.name else Reason.PLAN,
+                f"silo {self.name}: asked for run {run.name!r} with plan {announcement.plan[:12]}…, but it was "
+                f"admitted with plan {plan[:12]}…; nothing was released",
+                Reason.PLAN,
             )
         if not 1 <= announcement.round <= rounds:
             raise PrivacyRefusal(
@@ -470,10 +491,18 @@ class Silo:
                 f"silo {self.name}: {name} has numbers that are not finite; nothing was released", Reason.VALUES
             )
 
-    def _admitted(self) -> _Run:
-        if self._run is None:
+    def _admitted(self, run: str | None = None) -> _Run:
+        """Return a run that was admitted in this process; by default the last one."""
+        if not self._runs:
             raise PrivacyRefusal(f"silo {self.name}: no run was admitted; call admit first", Reason.RUN)
-        return self._run
+        name = next(reversed(self._runs)) if run is None else run
+        if name not in self._runs:
+            raise PrivacyRefusal(
+                f"silo {self.name}: asked for run {name!r}, but {', '.join(map(repr, self._runs))} "
+                f"{'is' if len(self._runs) == 1 else 'are'} admitted; nothing was released",
+                Reason.RUN,
+            )
+        return self._runs[name]
 
 
 def _tabulate(public: PublicPlan, account: AccountKind, common_delta: float | None) -> None:

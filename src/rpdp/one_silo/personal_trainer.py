@@ -228,7 +228,8 @@ class PersonalTrainer:
         assert self._steps is not None
         self._draws += self._steps.draws
         change = self._flat.values.detach() - start
-        self._silo.finish(TrainedRound(Update(self._silo.name, number, change), self._steps.draws))
+        update = Update(self._silo.name, number, change)
+        self._silo.finish(TrainedRound(self.run, update, self._steps.draws))
         self._steps = None
 
     def _restore(self) -> None:

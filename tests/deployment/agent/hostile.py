@@ -40,6 +40,11 @@ WEIGHTS = {"a": 1.0, "b": 1.0}
 PUBLIC = public_plan(80, 2, participations=40, noise_multiplier=2.0, weights=WEIGHTS)
 """Exactly 40 of 80 rounds: which ones, the silo draws."""
 
+BESIDE = public_plan(
+    40, 2, participations=20, noise_multiplier=2.0, weights=WEIGHTS, normaliser=PUBLIC.normaliser + 1.0
+)
+"""The plan of another run, "beside", where an agent carries two."""
+
 HELLO = Frame({"kind": "hello"}).to_bytes()
 PLANE = np.array([1.0, -1.0, 0.5, 0.0])
 CANARY_SIZE = 100.0
@@ -69,13 +74,17 @@ class Target:
         self.folder = folder
         self.asked = 0
 
-    def begin(self) -> Target:
-        """Admit the run, and go on until one round was joined and one sat out."""
+    def begin(self, meets: str = "mid-run") -> Target:
+        """Admit the run, and go on until one round was joined and one sat out; "several": the run beside it, too."""
         assert self.ask(admission(PUBLIC)).kind == "admitted"
+        if meets == "several":
+            assert self.ask(admission(BESIDE, "beside")).kind == "admitted"
+            self.beside(1)
         self.first: dict[int, Frame] = {}
         while {answer.kind for answer in self.first.values()} != {"update", "sat-out"}:
             number = self.asked + 1
             self.first[number] = self.round(number)
+            assert self.first[number].kind != "refused"
         return self
 
     @property
@@ -88,6 +97,10 @@ class Target:
     def round(self, number: int, values: ArrayLike = 0.0, **more: Any) -> Frame:
         self.asked = max(self.asked, number)
         return self.ask(announcement(PUBLIC, number, values, **more))
+
+    def beside(self, number: int, values: ArrayLike = 0.0) -> Frame:
+        """A round of the run beside."""
+        return self.ask(announcement(BESIDE, number, values, run="beside"))
 
     def next_joined(self, values: ArrayLike, **more: Any) -> Frame:
         """Announce new rounds with this model until the silo has joined one; its answer."""
@@ -123,7 +136,8 @@ class Row:
         name: What the server does.
         word: The word of the refusal; "" if it is harmless.
         attack: Does it; the answer for a refusal, what was checked for a harmless one.
-        meets: "mid-run"; "fresh": an agent that has admitted nothing; "listed": one whose silo lists its plans, too.
+        meets: "mid-run"; "several": in mid-run, beside another run; "fresh": an agent that has admitted nothing;
+            "listed": one whose silo lists its plans, too.
     """
 
     name: str
@@ -153,12 +167,15 @@ def making(
     silo: type[Silo] = Silo, agent: type[Agent] = Agent, *, count: int = RECORDS, seed: int = 0, meets: str = "mid-run"
 ) -> Making:
     """The silo that is attacked; another count and seed make one with other records and budgets."""
+    several = {"max_share_per_run": 0.3} if meets == "several" else {}
+    listed = {"allowed_plans": (PUBLIC.fingerprint,)} if meets == "listed" else {}
     return Making(
         PUBLIC,
         records=with_canary(count, seed),
         epsilon=(0.5, 1.0, 4.0) if seed == 0 else (2.0, 0.1),
-        policy=policy_of(PUBLIC, **({"allowed_plans": (PUBLIC.fingerprint,)} if meets == "listed" else {})),
+        policy=policy_of(PUBLIC, **several, **listed),
         closed_runs=("closed",),
+        max_concurrent_runs=2 if meets == "several" else 1,
         silo=silo,
         kind=agent,
     )

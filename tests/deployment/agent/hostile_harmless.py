@@ -14,7 +14,7 @@ from rpdp.deployment.agent.connections import MOST_CONNECTIONS
 from rpdp.federation import Update
 from rpdp.federation.frames import HEADER_BYTES
 from rpdp.planning import Recipe
-from tests.deployment.agent.hostile import HELLO, PLANE, PUBLIC, Row, Target, against_the_canary
+from tests.deployment.agent.hostile import BESIDE, HELLO, PLANE, PUBLIC, Row, Target, against_the_canary
 from tests.deployment.agent.scene import RUN, SIZE, admission, announcement, cancellation, reason, status
 from tests.federation.world import FEATURES
 
@@ -151,6 +151,54 @@ def _one_round_at_once(target: Target) -> str:
     return "one coin, one release, the same bytes for all"
 
 
+def _replayed_beside(target: Target) -> str:
+    """Rounds of one run, announced in the other with the same numbers and models."""
+    here = status(target.agent)
+    for number, first in target.first.items():
+        answer = target.beside(number)
+        assert not first.payload or answer.payload != first.payload
+        assert target.beside(number, 1.0).payload == answer.payload
+        assert target.round(number).payload == first.payload
+    there = status(target.agent, "beside")
+    assert status(target.agent) == here
+    assert there.announced == max(target.first)
+    assert there.released == there.joined
+    return "its own coin, charge and noise in each run"
+
+
+def _in_turn(target: Target) -> str:
+    """The rest of the shorter run, in turn with rounds of the other."""
+    for number in range(status(target.agent, "beside").announced + 1, BESIDE.schedule.rounds + 1):
+        before = status(target.agent), status(target.agent, "beside")
+        target.round(target.asked + 1)
+        target.beside(number)
+        after = status(target.agent), status(target.agent, "beside")
+        assert [one.announced - was.announced for one, was in zip(after, before, strict=True)] == [1, 1]
+    assert len(status(target.agent, "beside").joined) == 20
+    assert len(status(target.agent).joined) <= 40
+    target.check_promise()
+    return "each within its own plan: exactly 20 of 40 rounds beside the other run"
+
+
+def _both_at_once(target: Target) -> str:
+    """Twelve callers ask for one new round of each of two runs, with different models."""
+    before, number = status(target.agent).announced, target.asked + 1
+    next_beside = status(target.agent, "beside").announced + 1
+    target.asked = number
+
+    def asked(place: int) -> tuple[bool, str, bytes]:
+        own = place % 2 == 0
+        values = np.full(SIZE, place / 10.0)
+        answer = target.round(number, values) if own else target.beside(next_beside, values)
+        return own, answer.kind, answer.payload
+
+    with ThreadPoolExecutor(12) as pool:
+        assert len(set(pool.map(asked, range(12)))) == 2
+    assert status(target.agent).announced == before + 1
+    assert status(target.agent, "beside").announced == next_beside
+    return "one coin and one answer in each run"
+
+
 def _many_rounds_at_once(target: Target) -> str:
     before, last = status(target.agent), target.asked + 8
     with ThreadPoolExecutor(8) as pool:
@@ -285,6 +333,9 @@ HARMLESS = [
     Row("a correction of 10³⁰", "", _crafted(0.0, correction=1e30)),
     Row("the largest correction", "", _crafted(0.0, correction=LARGEST)),
     Row("all rounds, then more", "", _to_the_end),
+    Row("rounds of one run announced in another", "", _replayed_beside, "several"),
+    Row("one round of each of two runs, from twelve callers at once", "", _both_at_once, "several"),
+    Row("rounds of two runs in turn, to the end of one", "", _in_turn, "several"),
     Row("a micro-batch of 10¹⁸", "", _strange_plan(recipe=Recipe(micro_batch=10**18)), "fresh"),
     Row("an average over 10¹⁸ rounds", "", _strange_plan(recipe=Recipe(averaged_rounds=10**18)), "fresh"),
     Row("B = 10⁻³⁰", "", _strange_plan(normaliser=1e-30), "fresh"),

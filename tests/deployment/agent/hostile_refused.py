@@ -14,7 +14,7 @@ from rpdp.federation import model_fingerprint
 from rpdp.federation.frames import MAGIC, Frame
 from rpdp.ledger.store.chain import GENESIS
 from rpdp.planning import Recipe
-from tests.deployment.agent.hostile import HELLO, PUBLIC, Row, Target
+from tests.deployment.agent.hostile import BESIDE, HELLO, PUBLIC, Row, Target
 from tests.deployment.agent.scene import RUN, SIZE, admission, announcement, cancellation, numbers
 from tests.federation.world import FEATURES, make_recipe
 
@@ -33,6 +33,11 @@ def _round(**changes: Any) -> Callable[[Target], Frame]:
         return target.ask(Frame({**good.facts, **facts}, payload))
 
     return attack
+
+
+def _beside(**changes: Any) -> Callable[[Target], Frame]:
+    """A round of the run beside with other facts, and perhaps another payload."""
+    return _round(**{"run": "beside", "plan": BESIDE.fingerprint, **changes})
 
 
 def _admit(run: str = RUN, **changes: Any) -> Callable[[Target], Frame]:
@@ -320,4 +325,18 @@ LISTED = [
     Row("another name and plan, where plans are listed", "policy", _admit("another", normaliser=7.0), "listed"),
 ]
 
-REFUSED = [*ROUNDS, *MODELS, *PLANS, *HEADS, *HOLDS, *FRAMES, *FRESH, *LISTED]
+SEVERAL = [
+    Row("a round of one run with the plan of another", "plan", _round(plan=BESIDE.fingerprint), "several"),
+    Row("a round of the other run with this plan", "plan", _round(run="beside"), "several"),
+    Row("a round that only the longer of two runs has", "round", _beside(round=60), "several"),
+    Row("round 0 of the other run", "round", _beside(round=0), "several"),
+    Row("the plan of one run admitted for another", "plan", _admit("beside"), "several"),
+    Row("a third run beside two", "other-run", _admit("third"), "several"),
+    Row("a round of a third run", "run", _round(run="third"), "several"),
+    Row("both names as one run", "run", _round(run="run beside"), "several"),
+    Row("NaN in the model of the other run", "values", _beside(payload=_other(0, np.nan)), "several"),
+    Row("cancelling the other run, which has begun", "charged", _cancel(run="beside"), "several"),
+    Row("a list of runs", "malformed", _round(run=["run", "beside"]), "several"),
+]
+
+REFUSED = [*ROUNDS, *MODELS, *PLANS, *HEADS, *HOLDS, *FRAMES, *FRESH, *LISTED, *SEVERAL]

@@ -76,7 +76,8 @@ class Making:
     seed: int | None = None
     q: float | None = None
     closed_runs: Sequence[str] = ()
-    patience: float = 20.0
+    max_concurrent_runs: int = 4
+    patience: float | None = 20.0
     kind: type[Agent] = Agent
     silo: type[Silo] = Silo
     vfs: str | None = None
@@ -103,6 +104,7 @@ class Making:
             randomness,
             self.timing,
             closed_runs=self.closed_runs,
+            max_concurrent_runs=self.max_concurrent_runs,
             patience=self.patience,
         )
 

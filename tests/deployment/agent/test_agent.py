@@ -316,12 +316,13 @@ def test_a_record_that_breaks_the_loss_is_not_to_be_seen() -> None:
 
 
 def test_a_closed_run_is_refused_and_makes_room_for_another(tmp_path: Path) -> None:
-    with opened(tmp_path, MAKING) as agent:
+    alone = replace(MAKING, max_concurrent_runs=1)
+    with opened(tmp_path, alone) as agent:
         told(agent, admission(PUBLIC))
         told(agent, announcement(PUBLIC, 1))
         known = head_of(agent)
         assert reason(told(agent, admission(PUBLIC, "second", known))) == "other-run"
-    with opened(tmp_path, replace(MAKING, closed_runs=(RUN,))) as agent:
+    with opened(tmp_path, replace(alone, closed_runs=(RUN,))) as agent:
         assert reason(told(agent, admission(PUBLIC, head=known))) == "closed-run"
         assert reason(told(agent, announcement(PUBLIC, 2, head=known))) == "closed-run"
         assert told(agent, admission(PUBLIC, "second", known)).kind == "admitted"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def target(folder: Path, made: Making, meets: str = "mid-run") -> Iterator[Targe
     folder.mkdir(mode=0o700)
     with opened(folder, made) as agent, Live(agent, folder / "s") as live:
         found = Target(live, folder)
-        yield found.begin() if meets == "mid-run" else found
+        yield found.begin(meets) if meets in ("mid-run", "several") else found
     with Ledger.read(folder / "a.db") as ledger:
         assert ledger.verify().is_good
 
@@ -87,11 +88,12 @@ def test_the_table_of_hostile_behaviour(tmp_path: Path, caplog: pytest.LogCaptur
             assert max(map(len, caplog.messages)) < 1000  # nobody fills the disk through the log
             outcomes[row.name] = f"refused   {row.word}"
 
-    with target(tmp_path / "run", making()) as found:
-        refuse_all(found, "mid-run")
-        for row in rows("mid-run", HARMLESS):
-            outcomes[row.name] = f"harmless  {suffer(found, row)}"
-        found.check_promise()
+    for meets in ("mid-run", "several"):
+        with target(tmp_path / meets, making(meets=meets), meets) as found:
+            refuse_all(found, meets)
+            for row in rows(meets, HARMLESS):
+                outcomes[row.name] = f"harmless  {suffer(found, row)}"
+            found.check_promise()
     for meets in ("fresh", "listed"):
         with target(tmp_path / meets, making(meets=meets), meets) as found:
             refuse_all(found, meets)
@@ -117,7 +119,7 @@ def test_no_refusal_depends_on_a_record(tmp_path: Path) -> None:
     answers = []
     for number, (count, seed) in enumerate(((RECORDS, 0), (47, 5))):
         heard: dict[str, bytes] = {}
-        for meets in ("mid-run", "fresh", "listed"):
+        for meets in ("mid-run", "several", "fresh", "listed"):
             with target(tmp_path / f"{meets}{number}", making(count=count, seed=seed, meets=meets), meets) as found:
                 heard |= {row.name: refuse(found, row) for row in rows(meets, REFUSED)}
         answers.append(heard)
@@ -282,6 +284,20 @@ class Endless(Silo):
         return trained.update if trained.update.round > 80 else super().finish(trained)
 
 
+class Mingling(Silo):
+    """Takes the plan of any run for the plan of the run that is asked for."""
+
+    def _require_planned(self, run: Any, announcement: Announcement) -> None:
+        super()._require_planned(run, replace(announcement, plan=run.plan.public.fingerprint))
+
+
+class Roomy(Agent):
+    """Carries as many runs as are asked for."""
+
+    def _require_room(self, run: str) -> None:
+        """All is well."""
+
+
 class Talkative(Agent):
     """Tells why."""
 
@@ -311,6 +327,8 @@ class Charging(Agent):
         (making(Credulous), "NaN in the model"),
         (making(Endless), "more rounds than T"),
         (making(Endless), "all rounds, then more"),
+        (making(Mingling, meets="several"), "a round of one run with the plan of another"),
+        (making(agent=Roomy, meets="several"), "a third run beside two"),
         (making(agent=Talkative), "round 0"),
         (making(agent=Charging), "NaN in the model"),
     ],

@@ -191,6 +191,7 @@ def test_a_refused_admission_leaves_at_the_public_time(monkeypatch: pytest.Monke
     assert took(fake, agent, changed) == ("refused", AFTER)
     assert reason(told(agent, changed)) == "plan"
     other_model = admission(replace(PUBLIC, model_fingerprint="0" * 64))
+    monkeypatch.setattr(agent, "_most_runs", 1)
     for public_reason in (other_model, admission(PUBLIC, "another run")):
         assert took(fake, agent, public_reason) == ("refused", 0.0)
 
@@ -347,11 +348,10 @@ def test_a_round_has_its_whole_time_from_its_turn_on() -> None:
     """A request that waited for another one is not late because of that."""
     fake = FakeTime()
     agent = all_drawn(fake.timing, fake.loss)
-    agent._turn.acquire()
-    waiting = Asked(agent, announcement(PUBLIC, 1))
-    time.sleep(0.05)
-    fake.now += 10 * AFTER
-    agent._turn.release()
+    with agent._turns.one("another", 1.0):
+        waiting = Asked(agent, announcement(PUBLIC, 1))
+        time.sleep(0.05)
+        fake.now += 10 * AFTER
     assert waiting.result().kind == "update"
 
 

@@ -47,7 +47,7 @@ SHORT = public_plan(4)
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    with opened(tmp_path, Making(SHORT)) as made:
+    with opened(tmp_path, Making(SHORT, max_concurrent_runs=1)) as made:
         yield made
 
 

@@ -11,6 +11,9 @@ _SILOFILE = "tests/deployment/files/test_silo_file.py::"
 _PROTOCOL = "tests/federation/test_frames.py::"
 _COORDINATOR = "tests/deployment/agent/test_coordinator.py::"
 _RULES = "tests/deployment/agent/test_privacy_rules.py::"
+_SEVERAL = "tests/deployment/agent/test_concurrent_runs.py::"
+_TURNS = "tests/deployment/agent/test_turns.py::"
+_HEADS = "tests/ledger/test_heads.py::"
 
 AGENT = (
     # What is admitted
@@ -26,8 +29,8 @@ AGENT = (
         "other-run-check-dropped",
         "rule 11",
         "deployment/agent/agent.py",
-        "        if going:\n",
-        "        if len(going) > 1:\n",
+        "        if len(going) >= self._most_runs:\n",
+        "        if len(going) > self._most_runs:\n",
         (f"{_AGENT}test_a_closed_run_is_refused_and_makes_room_for_another",),
     ),
     Mutant(
@@ -45,6 +48,71 @@ AGENT = (
         "            self._require_unused(run)\n            return\n",
         "            return\n",
         (f"{_AGENT}test_a_server_that_knows_nothing_of_earlier_runs_is_refused",),
+    ),
+    # Several runs at the same time
+    Mutant(
+        "round-of-one-run-answered-by-another",
+        "rule 12",
+        "federation/silo.py",
+        "(announcement.run)\n        self._require_planned(run, announcement)\n        number",
+        "()\n        self._require_planned(run, announcement)\n        number",
+        (f"{_SEVERAL}test_rounds_of_two_runs_take_turns",),
+    ),
+    Mutant(
+        "update-of-one-run-stored-for-another",
+        "rule 9",
+        "federation/silo.py",
+        "        run, update = self._admitted(trained.run), trained.update\n",
+        "        run, update = self._admitted(), trained.update\n",
+        (f"{_SEVERAL}test_an_update_of_one_run_is_not_stored_for_another",),
+    ),
+    Mutant(
+        "finished-runs-stay-in-memory",
+        "rule 16",
+        "federation/silo.py",
+        "if run in finished or run == admitted]",
+        "if run == admitted]",
+        (f"{_SEVERAL}test_memory_holds_the_unfinished_runs_and_one_more_at_most",),
+    ),
+    Mutant(
+        "any-run-that-was-admitted-here-needs-no-head",
+        "rule 9",
+        "deployment/agent/agent.py",
+        "        known = [one for one in runs if one not in self._served]\n",
+        "        known = [] if self._served else runs\n",
+        (f"{_SEVERAL}test_several_runs_go_on_after_a_restart",),
+    ),
+    Mutant(
+        "two-requests-at-once",
+        "rule 16",
+        "deployment/agent/turns.py",
+        "        return not self._is_taken and min(",
+        "        return min(",
+        (f"{_TURNS}test_whoever_waits_too_long_is_refused_and_leaves_the_queue",),
+    ),
+    Mutant(
+        "whoever-asks-most-is-served-first",
+        "rule 16",
+        "deployment/agent/turns.py",
+        "key=lambda one: self._last.get(one[0], 0))",
+        "key=lambda one: 0)",
+        (f"{_TURNS}test_a_run_that_asks_often_delays_another_by_one_turn",),
+    ),
+    Mutant(
+        "older-head-of-another-run-written",
+        "rule 9",
+        "federation/heads.py",
+        " or head.count >= before.count:\n",
+        " or head.count >= 0:\n",
+        (f"{_HEADS}test_a_head_in_the_file_is_never_replaced_by_an_older_one",),
+    ),
+    Mutant(
+        "heads-of-other-runs-not-looked-at",
+        "rule 9",
+        "federation/coordinator.py",
+        "        self._heads = newest_heads(read_heads(self._heads_file), self._heads)\n",
+        "",
+        (f"{_SEVERAL}test_a_server_shows_the_newest_head_that_any_of_its_runs_has_seen",),
     ),
     Mutant(
         "any-model-trained",

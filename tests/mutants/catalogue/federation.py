@@ -345,9 +345,9 @@ FEDERATION = (
         "update-weighted-by-the-realised-draws",
         "rule 2",
         "federation/silo.py",
-        "        return TrainedRound(Update(self.name, announcement.round, change), draws)\n",
+        "        return TrainedRound(run.name, Update(self.name, announcement.round, change), draws)\n",
         "        share = float(draws.sum()) / max(run.plan.expected_batch, 1.0)\n"
-        "        return TrainedRound(Update(self.name, announcement.round, change * share), draws)\n",
+        "        return TrainedRound(run.name, Update(self.name, announcement.round, change * share), draws)\n",
         (f"{_SILO}test_the_change_is_that_of_a_run_from_the_announced_model",),
     ),
     Mutant(

@@ -5,6 +5,9 @@ the privacy guarantee. It answers with an update, "sat-out", or a fixed reason f
 silo's own log. No refusal depends on the content of a record, and once a round is charged every failure (out of memory,
 a full disk, training that takes too long) looks like sitting out. Answers leave at a public time (privacy.md, rule 14).
 The next request gets its turn at a public time too: otherwise it would show when training ended.
+
+An agent carries several runs at the same time, up to a limit of the silo file. They share its one ledger, and their
+requests take turns (`turns`): one round is trained at a time.
 """
 
 from __future__ import annotations
@@ -12,21 +15,22 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rpdp.deployment.agent.request_decoding import checked_facts, decode_announcement, decode_head, decode_plan
+from rpdp.deployment.agent.turns import Turns
 from rpdp.errors import InputError, PrivacyRefusal, Reason
 from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.frames import Frame, refused
 from rpdp.federation.messages import Update
+from rpdp.federation.policy import CONCURRENT_RUNS
 from rpdp.federation.silo import TooLate
 from rpdp.federation.training_process import TrainingProcess
 from rpdp.training import SMALLEST_CLIP_NORM, FlatModel, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import nn
 
@@ -41,6 +45,13 @@ LOG = logging.getLogger("rpdp.silo")
 
 SMALLEST_MICRO_BATCH = 256
 """With micro-batches of one record a step takes a hundred times as long."""
+
+_SHORTEST_PATIENCE = 60.0
+_TURNS_WAITED = 2
+"""A request waits this many turns of every run before it is refused as busy."""
+
+_NO_RUN = ""
+"""Requests for runs that are not carried here take turns as one run. No run has an empty name."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,10 @@ class Agent:
         randomness: Creates the randomness of an admitted run: `Secure`, or a seeded source in tests.
         timing: When answers leave.
         closed_runs: Runs in which this silo no longer takes part.
-        patience: Seconds that a request waits for its turn before it is refused as busy.
+        max_concurrent_runs: How many unfinished runs are carried at the same time; another one is refused. Runs that
+            were admitted before continue.
+        patience: Seconds that a request waits for its turn before it is refused as busy; by default a minute, or two
+            turns of every run if that is longer.
         threads: Threads for torch. With one, a seeded silo gives the same bits as in the simulator.
         trainer: Where rounds are trained; by default a new process, which inherits what this one has open.
     """
@@ -95,7 +109,8 @@ class Agent:
         timing: Timing,
         *,
         closed_runs: Sequence[str] = (),
-        patience: float = 60.0,
+        max_concurrent_runs: int = CONCURRENT_RUNS,
+        patience: float | None = None,
         threads: int = 1,
         trainer: TrainingProcess | None = None,
     ) -> None:
@@ -106,8 +121,10 @@ class Agent:
         self._randomness = randomness
         self._timing = timing
         self._closed = frozenset(closed_runs)
-        self._patience = patience
-        self._turn = threading.Lock()
+        self._most_runs = max_concurrent_runs
+        turns = _TURNS_WAITED * max_concurrent_runs * (timing.release_after or 0.0)
+        self._patience = max(_SHORTEST_PATIENCE, turns) if patience is None else patience
+        self._turns = Turns()
         self._stopping = threading.Event()
         self._served: set[str] = set()
         if trainer is None:
@@ -140,25 +157,15 @@ class Agent:
                 return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated})
             if request.kind != "cancel" and facts["run"] in self._closed:
                 raise PrivacyRefusal(f"run {facts['run']!r} is in closed_runs of the silo file", Reason.CLOSED_RUN)
-            with self._turn_of_its_own() as began:
+            run = facts["run"] if facts["run"] in self.silo.runs else _NO_RUN
+            with self._turns.one(run, self._patience):
+                # The turn ends at a public time, or at once with a refusal that rests on public things alone.
+                began = self._timing.clock()
                 answer = self._decide(request, facts, began)
                 self._timing.hold(began)
                 return answer
         except PrivacyRefusal as refusal:
             return _answer_of(refusal)
-
-    @contextmanager
-    def _turn_of_its_own(self) -> Iterator[float]:
-        """One request at a time; gives the time at which the turn began.
-
-        The turn ends at a public time, or at once with a refusal that rests on public things alone.
-        """
-        if not self._turn.acquire(timeout=self._patience):
-            raise PrivacyRefusal("another request is being answered", Reason.BUSY)
-        try:
-            yield self._timing.clock()
-        finally:
-            self._turn.release()
 
     def _decide(self, request: Frame, facts: dict[str, Any], began: float) -> Frame:
         try:
@@ -177,7 +184,7 @@ class Agent:
         public = decode_plan(plan)
         model = self._allowed_model(public)
         self.silo.account.expire()  # the hold of another run may have ended
-        self._require_no_other_run(run)
+        self._require_room(run)
         self._acknowledge(run, head)
         if self.silo.announced(run) is None:
             self._served.add(run)  # now: if admission fails after it is booked, the server must be able to cancel it
@@ -188,6 +195,7 @@ class Agent:
             # were read, which takes longer the more there are.
             return _answer_of(refusal)
         self._served.add(run)
+        self._turns.keep(self.silo.runs)
         LOG.info("admitted run %r, plan %s…; held for %d s until its first round", run, public.fingerprint[:12], hold)
         uncovered = list(self.silo.account.uncovered_cancellations())
         return Frame({"kind": "admitted", "uncovered": uncovered, "head": self._head()})
@@ -221,20 +229,23 @@ class Agent:
             )
         return model
 
-    def _require_no_other_run(self, run: str) -> None:
-        """One run at a time; `closed_runs` names those that were abandoned."""
+    def _require_room(self, run: str) -> None:
+        """Refuse a new run beside too many unfinished ones; `closed_runs` names those that were abandoned."""
         statuses = self.silo.account.status().runs
+        if any(one.run == run for one in statuses):
+            return  # it has its place
         unfinished = [one.run for one in statuses if one.announced < one.rounds and not one.is_over]
-        going = [name for name in unfinished if name not in {run, *self._closed}]
-        if going:
+        going = [name for name in unfinished if name not in self._closed]
+        if len(going) >= self._most_runs:
             raise PrivacyRefusal(
-                f"run {run!r} cannot start while run {going[0]!r} is unfinished; if that one was abandoned, cancel it "
-                "(`rpdp ledger cancel`) or, if it has begun, add it to closed_runs in the silo file",
+                f"run {run!r} cannot start while {', '.join(map(repr, going))} {'is' if len(going) == 1 else 'are'} "
+                f"unfinished (policy: max_concurrent_runs = {self._most_runs}). If one was abandoned, cancel it (`rpdp "
+                "ledger cancel`) or, if it has begun, add it to closed_runs in the silo file",
                 Reason.OTHER_RUN,
             )
 
     def _round(self, facts: dict[str, Any], payload: bytes, began: float) -> Frame:
-        announcement = decode_announcement(facts, payload, self.silo.model_values)
+        announcement = decode_announcement(facts, payload, self.silo.model_values(facts["run"]))
         self._acknowledge(facts["run"], facts["head"])
         begun = self.silo.begin(announcement)
         update = begun if isinstance(begun, Update) else None
@@ -272,11 +283,12 @@ class Agent:
     def _require_unused(self, run: str) -> None:
         """Refuse a used ledger when the server knows no head: a restored old copy would go unnoticed.
 
-        A run that this process has admitted needs no head: the process has held the ledger ever since. A run that was
-        cancelled has released nothing, so a ledger that knows no others is like a new one.
+        A run that this process has admitted needs no head, nor does another run beside it: the process has held the
+        ledger ever since, and a ledger that it found in use was shown a head first. A run that was cancelled has
+        released nothing, so a ledger that knows no others is like a new one.
         """
         runs = [one.run for one in self.silo.account.status().runs if not one.is_over]
-        known = [one for one in runs if one != run or run not in self._served]
+        known = [one for one in runs if one not in self._served]
         if self.silo.account.public_head() is not None and known:
             raise PrivacyRefusal(
                 f"the ledger holds runs that the server does not know ({', '.join(known)}), so an old copy would go "

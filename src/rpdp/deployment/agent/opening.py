@@ -45,6 +45,7 @@ def open_agent(spec: SiloFile) -> Iterator[Agent]:
             _randomness(spec),
             Timing(spec.policy.release_after),
             closed_runs=spec.silo.closed_runs,
+            max_concurrent_runs=spec.policy.max_concurrent_runs,
             trainer=trainer,
         )
         try:

@@ -37,7 +37,7 @@ from rpdp.checks import (
     require_positive,
 )
 from rpdp.errors import InputError
-from rpdp.federation.policy import LONGEST_HOLD, ONE_DAY
+from rpdp.federation.policy import CONCURRENT_RUNS, LONGEST_HOLD, ONE_DAY
 from rpdp.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
 from rpdp.studies.study_sections import reference, reserves
 
@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from rpdp.planning import Purpose
 
 READY = "ready"
+
+MOST_CONCURRENT_RUNS = 64
+"""The agent keeps the plan of every unfinished run in memory."""
+
+_OF_THE_AGENT = ("release_after", "max_concurrent_runs")
+"""Limits that the agent enforces, not the silo."""
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
@@ -133,6 +139,7 @@ class LimitSection:
         reserved: Shares of lifetime budgets that are kept for purposes, such as {evaluation = 0.2}.
         silos_per_person: In how many silos of the federation a person may ever have an account; as in the ledger.
         max_hold: For how many seconds a run may hold budgets before its first round.
+        max_concurrent_runs: How many unfinished runs the agent carries at the same time. Their rounds take turns.
         allowed_plans: Fingerprints of the plans that may run here. Without it, any plan within the limits may run, and
             book budgets.
         min_learning_rate: The smallest learning rate, in the last round as well.
@@ -162,6 +169,7 @@ class LimitSection:
     reserved: Mapping[Purpose, float] | None = setting(reserves, None)
     silos_per_person: int = setting(partial(require_count, most=MOST_SILOS_PER_PERSON), 1)
     max_hold: int = setting(partial(require_count, most=LONGEST_HOLD), ONE_DAY)
+    max_concurrent_runs: int = setting(partial(require_count, most=MOST_CONCURRENT_RUNS), CONCURRENT_RUNS)
     allowed_plans: tuple[str, ...] | None = setting(_fingerprints, None)
 
     min_learning_rate: float = setting(require_positive, 1e-6)
@@ -178,7 +186,7 @@ class LimitSection:
         """The policy that the silo enforces."""
         from rpdp.federation import Policy
 
-        limits = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "release_after"}
+        limits = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OF_THE_AGENT}
         return Policy(**limits | {"reserved": self.reserved or {}})
 
 

@@ -69,7 +69,7 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
         LOG.info("run %s is finished already: %s", run, read_summary(directory))
         return
     directory.mkdir(parents=True, exist_ok=True)
-    with _only_run(home):
+    with _only_server(directory):
         coordinator = Coordinator(
             run,
             public,
@@ -94,14 +94,14 @@ def _note_round(directory: Path, log: RoundLog, rounds: int) -> None:
 
 
 @contextmanager
-def _only_run(home: Path) -> Iterator[None]:
-    """Lock the server's directory: silos admit one run at a time, so a server runs one at a time."""
+def _only_server(directory: Path) -> Iterator[None]:
+    """Lock the directory of a run: one server at a time continues it. Other runs may go on beside it."""
     deadline = time.monotonic() + _LOCK_SECONDS
-    lock = os.open(home / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _locked(lock):
             if time.monotonic() > deadline:
-                raise InputError(f"{home}: another run is in progress; wait for its end, or stop it")
+                raise InputError(f"{directory}: this run is in progress already; wait for its end, or stop it")
             time.sleep(0.2)
         yield
     finally:

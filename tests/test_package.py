@@ -13,6 +13,7 @@ PUBLIC = {
     "BudgetTable",
     "Evaluation",
     "Ledger",
+    "Metric",
     "PersonalClassifier",
     "PersonalRegressor",
     "PersonalTrainer",

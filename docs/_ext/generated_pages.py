@@ -18,6 +18,7 @@ import typer.main
 import rpdp
 from rpdp.cli.app import app as command_line
 from rpdp.deployment.files import silo_file
+from rpdp.metrics import METRICS
 from rpdp.studies import study_sections, study_tables
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _ROOMS = {
     "methods": "Methods",
     "training": "Training",
     "ledger": "Ledger",
+    "metrics": "Metrics",
     "federation": "Federation",
     "one_silo": "One silo",
     "studies": "Studies",
@@ -58,6 +60,7 @@ STUDY = {
     "privacy": study_sections.PrivacySection,
     "budgets": study_sections.BudgetSection,
     "training": study_sections.TrainingSection,
+    "evaluation": study_sections.EvaluationSection,
     "methods.NAME": study_sections.MethodSection,
     "run": study_sections.RunSection,
     "policy": study_sections.PolicySection,
@@ -116,6 +119,15 @@ def _documented(name: str, value: object) -> list[str]:
 def exceptions() -> str:
     """The tree of exceptions."""
     return "\n".join(["```{eval-rst}", ".. automodule:: rpdp.errors", "   :members:", "   :show-inheritance:", "```"])
+
+
+def metrics() -> str:
+    """Every metric by name, with what it is."""
+    rows = [
+        f"| `{one.name}` | {one.explanation} | {one.needs} | {'larger' if one.larger_is_better else 'smaller'} |"
+        for one in METRICS.values()
+    ]
+    return "\n".join(["| metric | what it is | made from | better |", "|---|---|---|---|", *rows])
 
 
 def commands() -> str:
@@ -208,6 +220,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "python surface": python_surface,
     "exceptions": exceptions,
     "commands": commands,
+    "metrics": metrics,
     "study keys": study_keys,
     "silo keys": silo_keys,
 }

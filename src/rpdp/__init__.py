@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rpdp.federation import simulate as simulate
     from rpdp.ledger import Ledger as Ledger
     from rpdp.ledger import runs_that_fit as runs_that_fit
+    from rpdp.metrics import Metric as Metric
     from rpdp.one_silo import PersonalClassifier as PersonalClassifier
     from rpdp.one_silo import PersonalRegressor as PersonalRegressor
     from rpdp.one_silo import PersonalTrainer as PersonalTrainer
@@ -48,6 +49,7 @@ _HOME_OF = {
     "BudgetTable": "rpdp.budgets",
     "Evaluation": "rpdp.federation",
     "Ledger": "rpdp.ledger",
+    "Metric": "rpdp.metrics",
     "PersonalClassifier": "rpdp.one_silo",
     "PersonalRegressor": "rpdp.one_silo",
     "PersonalTrainer": "rpdp.one_silo",

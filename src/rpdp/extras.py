@@ -16,7 +16,7 @@ _OPTIONAL = {
     "torch": ("PyTorch", ("train",)),
     "safetensors": ("safetensors", ("train",)),
     "cryptography": ("cryptography", ("train", "ledger")),
-    "sklearn": ("scikit-learn", ("demo",)),
+    "sklearn": ("scikit-learn", ("train", "demo")),
     "mlxtend": ("mlxtend", ("demo",)),
     "apsw": ("apsw", ("ledger",)),
     "flwr": ("Flower", ("flower",)),

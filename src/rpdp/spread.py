@@ -22,11 +22,12 @@ class Spread:
     deviation: float | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
-        """The spread of these values; None if there are none."""
-        if not values:
+    def of(cls, values: Sequence[float | None]) -> Spread | None:
+        """The spread of these values, without those that are not defined; None if there are none."""
+        known = [value for value in values if value is not None]
+        if not known:
             return None
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+        return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
 
     def text(self, digits: int) -> str:
         """Mean ± deviation with so many decimals."""

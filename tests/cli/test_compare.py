@@ -43,7 +43,9 @@ def test_json_and_what_is_kept(rpdp: Command, tmp_path: Path) -> None:
     told = rpdp(*command, "--json").json
     assert told["seeds"] == [5, 6]
     assert [row["settings"]["method"] for row in told["methods"]] == ["rpdp", "minimum"]
-    assert set(told["methods"][0]["accuracy"]) == {"mean", "deviation"}
+    told_of = told["methods"][0]["metrics"]
+    assert list(told_of) == ["accuracy"]
+    assert set(told_of["accuracy"]) == {"mean", "deviation", "values", "mean_over_silos"}
     assert Path(told["files"]["report"]).is_file()
     again = rpdp(*command)
     assert again.err == ""  # nothing had to be run

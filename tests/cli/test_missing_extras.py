@@ -64,7 +64,7 @@ def test_an_embedded_task_names_its_extra(tmp_path: Path, command: str) -> None:
     refused = without(("sklearn", "mlxtend"), tmp_path, COMMAND, command, ROOT / STUDY, "--json")
     assert (refused.returncode, refused.stderr) == (2, "")
     assert json.loads(refused.stdout) == {
-        "error": f"rpdp {command} needs scikit-learn: pip install 'rpdp[train,demo]'",
+        "error": f"rpdp {command} needs scikit-learn: pip install 'rpdp[train]'",
         "kind": "MissingExtraError",
         "exit_code": 2,
     }

@@ -24,7 +24,7 @@ from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.flower.control import Control
 from rpdp.deployment.trial import federation, start_agent
 from rpdp.studies.run_directory import read_result, read_rounds
-from rpdp.studies.study_data import default_correct, records_of
+from rpdp.studies.study_data import records_of
 from rpdp.training import FlatModel
 
 from . import trials
@@ -213,7 +213,7 @@ def require_sound(layout: Layout, *, rounds: int, newest: bool) -> None:
 def evaluation() -> Evaluation:
     """All silos' test records."""
     held = heart_disease().load().silos
-    return Evaluation({name: records_of(silo.test) for name, silo in held.items()}, default_correct)
+    return Evaluation({name: records_of(silo.test) for name, silo in held.items()}, metrics=["accuracy"])
 
 
 def simulated(layout: Layout, budgets: dict[str, BudgetTable], seed: int) -> float:
@@ -244,7 +244,7 @@ def test_accuracy_is_that_of_the_simulator(tmp_path_factory: pytest.TempPathFact
     measure, model = evaluation(), FlatModel(heart_disease().model(seed=0))
 
     def accuracy() -> float:
-        return measure.score({silo: measure.hits(model, silo) for silo in SILOS}).accuracy
+        return measure.measure(model).accuracy
 
     untrained = accuracy()
     model.values.data.copy_(read_result(layout.server / "runs" / RUN).values)

@@ -61,6 +61,12 @@ def sitting_out(plan: SiloPlan, *rows: int) -> SiloPlan:
     return replace(plan, q=plan.q * stay, cost=plan.cost * stay, delta=plan.delta * stay)
 
 
+def made_score(accuracy: float, names: Sequence[str]) -> Score:
+    """All silos alike, but for the first, which is better so that the mean over silos is 0.01 higher."""
+    silos = {name: {"accuracy": accuracy + 0.01 * len(names) * (place == 0)} for place, name in enumerate(names)}
+    return Score({"accuracy": accuracy}, silos)
+
+
 def run(
     views: Mapping[str, SiloView],
     *,
@@ -74,7 +80,7 @@ def run(
     names = tuple(views)
     logs = []
     for number, accuracy in enumerate(accuracies, start=1):
-        score = None if accuracy is None else Score(accuracy, accuracy + 0.01, dict.fromkeys(names, accuracy))
+        score = None if accuracy is None else made_score(accuracy, names)
         joined = () if number == 2 else tuple(name for name in names if name not in (rejected or {}))
         logs.append(RoundLog(number, joined, {} if number == 2 else rejected or {}, score, 0.25 * number))
     plan = public or next(iter(views.values())).plan.public

@@ -105,14 +105,14 @@ def test_the_silo_edition_shows_everything(tmp_path: Path) -> None:
     facts = ReportFacts("Two hospitals", "three levels", ["features scaled in the silo"], {"rpdp": "its own budget"})
     page = Texts(written(tmp_path, two_silos(), facts=facts))
     assert page.figures == [
-        "accuracy",
+        "rounds-accuracy",
         "participation",
         "time",
         "budgets",
         "curve",
         "inclusion",
         "shares",
-        "groups",
+        "groups-accuracy",
     ]
     for said in (
         "Two hospitals",
@@ -140,7 +140,7 @@ def test_the_silo_edition_shows_everything(tmp_path: Path) -> None:
 def test_the_edition_to_share_keeps_the_public_figures(tmp_path: Path) -> None:
     results = {"rpdp": [two_silos(1)], "minimum": [two_silos(1, "minimum", shift=-0.2)]}
     page = Texts(written(tmp_path, results, edition="share"))
-    assert page.figures == ["accuracy", "methods", "participation", "curve"]
+    assert page.figures == ["rounds-accuracy", "methods-accuracy", "participation", "curve"]
     assert "Edition to share" in page.text
     assert "over budget" not in page.text
     assert "expected batch" not in page.text
@@ -192,7 +192,7 @@ def test_a_method_that_promises_nothing_says_so(tmp_path: Path) -> None:
         assert "budgets" not in page.figures
         assert "curve" not in page.figures
     silo = Texts(written(tmp_path, free))
-    assert silo.figures == ["accuracy", "participation", "time", "inclusion"]
+    assert silo.figures == ["rounds-accuracy", "participation", "time", "inclusion"]
     assert "9 of 9" in silo.text
 
 
@@ -248,8 +248,8 @@ def test_odd_runs(tmp_path: Path, edition: str, name: str) -> None:
     options = ODD_RUNS[name]
     result = run({"north": view(silo_plan(public, "north", 1), joined=(1,))}, **options)
     page = Texts(written(tmp_path, result, edition=edition))
-    assert ("accuracy" in page.figures) == any(value is not None for value in options["accuracies"])
-    assert ("not measured" in page.text) != ("accuracy" in page.figures)
+    assert ("rounds-accuracy" in page.figures) == any(value is not None for value in options["accuracies"])
+    assert ("Nothing was measured" in page.text) != ("rounds-accuracy" in page.figures)
     assert ("time" in page.figures) == (bool(options["accuracies"]) and edition == "silo")
     assert ("wrong shape" in page.text) == ("rejected" in options)
 
@@ -259,7 +259,7 @@ def test_everybody_sits_out(tmp_path: Path) -> None:
     plan = sitting_out(public.assign(BudgetTable(["a", "b"], [1.0, 2.0])), 0, 1)
     page = Texts(written(tmp_path, run({"north": view(plan, scored=False)})))
     assert "2 records, 0 over budget, 2 sit out" in page.text
-    assert "groups" not in page.figures
+    assert "groups-accuracy" not in page.figures
 
 
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:

@@ -55,14 +55,18 @@ def test_the_table(spec: StudyFile, tmp_path: Path) -> None:
     done = run(spec, tmp_path / "out", ["rpdp", "dropout", "privacy_free"], [1, 2])
     assert [row.settings.method for row in done.rows] == ["rpdp", "dropout", "privacy_free"]
     ours, _, free = done.rows
-    assert len(ours.accuracies) == len(ours.means_over_silos) == len(ours.seconds) == 2
-    assert ours.accuracy == Spread(statistics.fmean(ours.accuracies), statistics.stdev(ours.accuracies))
+    assert ours.metrics == ("accuracy",)
+    accuracies = [value for value in ours.values("accuracy") if value is not None]
+    assert len(accuracies) == len(ours.means("accuracy")) == len(ours.seconds) == 2
     assert (ours.overdrawn, ours.records) == (0, 240)
     assert (free.overdrawn, free.promise) == (240, "nothing")
     written = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert written["seeds"] == [1, 2]
-    assert ours.accuracy is not None
-    assert written["methods"][0]["accuracy"] == {"mean": ours.accuracy.mean, "deviation": ours.accuracy.deviation}
+    told = written["methods"][0]["metrics"]["accuracy"]
+    assert (told["mean"], told["deviation"]) == (statistics.fmean(accuracies), statistics.stdev(accuracies))
+    assert told["values"] == accuracies
+    assert told["mean_over_silos"]["values"] == list(ours.means("accuracy"))
+    assert written["methods"][0]["majority_shares"] == [score.majority_share for score in ours.scores]
     assert len(written["cells"]) == 6
     assert (tmp_path / "out" / "report.html").stat().st_size > 1_000_000
     assert (tmp_path / "out" / "report-share.html").exists()
@@ -72,7 +76,7 @@ def test_a_cell_is_the_run_that_train_makes(spec: StudyFile, tmp_path: Path) -> 
     alone = train(spec, spec.settings("rpdp"), 2, tmp_path / "alone", workers=1).result
     done = run(spec, tmp_path / "out", ["minimum", "rpdp"], [1, 2], workers=2)
     assert alone.score is not None
-    assert done.rows[1].accuracies[1] == alone.score.accuracy
+    assert done.rows[1].values("accuracy")[1] == alone.score.accuracy
     cells = json.loads((tmp_path / "out" / "comparison.json").read_text())["cells"]
     home = next(cell["directory"] for cell in cells if (cell["method"], cell["seed"]) == ("rpdp", 2))
     one, other = (folder / "model.safetensors" for folder in (tmp_path / "alone", tmp_path / "out" / home))
@@ -84,7 +88,7 @@ def test_finished_cells_are_not_run_again(spec: StudyFile, tmp_path: Path, count
     assert count == ["rpdp-1", "rpdp-2"]
     more = run(spec, tmp_path, ["rpdp", "minimum"], [1, 2, 3])
     assert sorted(count[2:]) == ["minimum-1", "minimum-2", "minimum-3", "rpdp-3"]
-    assert more.rows[0].accuracies[:2] == first.rows[0].accuracies
+    assert more.rows[0].scores[:2] == first.rows[0].scores
     count.clear()
     compare(spec, [spec.settings("rpdp")], [1], tmp_path, workers=1, force=True)
     assert count == ["rpdp-1"]
@@ -154,7 +158,7 @@ def test_tuning_needs_a_grid_and_test_records(tmp_path: Path) -> None:
 
 def test_without_test_records_there_is_no_accuracy(tmp_path: Path) -> None:
     spec = StudyFile.read(write_run(tmp_path, ("task.data", "without_tests")))
-    assert run(spec, tmp_path / "out", ["rpdp"], [1]).rows[0].accuracy is None
+    assert run(spec, tmp_path / "out", ["rpdp"], [1]).rows[0].scores == ()
 
 
 @pytest.mark.parametrize("edition", ["silo", "share"])
@@ -175,6 +179,7 @@ def test_a_report_of_nothing(tmp_path: Path) -> None:
 
 def test_spread() -> None:
     assert Spread.of([]) is None
+    assert Spread.of([None, 0.5]) == Spread(0.5, None)
     assert Spread.of([0.5]) == Spread(0.5, None)
     both = Spread.of([0.0, 1.0])
     assert both is not None

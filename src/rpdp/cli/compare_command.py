@@ -12,8 +12,11 @@ from rpdp.cli import options
 from rpdp.cli.output import INTERRUPTED, print_json, print_table, report_interruption, say, say_line
 from rpdp.cli.progress import ComparisonProgress
 from rpdp.errors import InputError
+from rpdp.spread import Spread
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rpdp.studies.comparison import Comparison, MethodRow
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
@@ -35,7 +38,7 @@ def compare(
     force: Annotated[bool, typer.Option("--force", help="Run again what is finished.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Run several methods over several seeds: accuracy, records over budget, promises, and a report.
+    """Run several methods over several seeds: metrics, records over budget, promises, and a report.
 
     FILE is a study file (TOML). Finished runs are reused, so the same command resumes an interrupted comparison.
 
@@ -102,11 +105,24 @@ def _files(directory: Path) -> dict[str, str]:
 
 
 def _show(spec: StudyFile, compared: Comparison, *, tuned: bool) -> None:
+    from rpdp.metrics import title_of
+
     count = len(compared.seeds)
     title = f"{spec.short_name}: {spec.public_schedule.describe()}, δ = {spec.delta:g}"
     over = f"{count} seed{'' if count == 1 else 's'}"
-    columns = ["method", f"accuracy ({over})", "mean over silos", "learning rate", "clip norm", "records over budget"]
-    print_table(title, columns, [_cells(row) for row in compared.rows])
+    metrics = compared.rows[0].metrics
+    measured = [f"{title_of(name)} ({over})" if place == 0 else title_of(name) for place, name in enumerate(metrics)]
+    columns = ["method", *measured, "mean over silos", "learning rate", "clip norm", "records over budget"]
+    rows = [_cells(row) for row in compared.rows]
+    majority = compared.majority_share
+    if majority is not None and "accuracy" in metrics:
+        shares = [majority.text(4) if name == "accuracy" else "" for name in metrics]
+        rows.append(["(largest class)", *shares, "", "", "", ""])
+    print_table(title, columns, rows)
+    for row in compared.rows:
+        if row.one_class:
+            said = f"assigns one class to every test record on {row.one_class} of {over}"
+            say(f"{row.settings.method} {said}: it does not tell the classes apart", style="yellow")
     for row in compared.rows:
         say(f"{row.settings.method} promises: {row.promise}")
     if compared.reused:
@@ -119,13 +135,18 @@ def _show(spec: StudyFile, compared: Comparison, *, tuned: bool) -> None:
         say_line(f"{name.replace('_', ' ')}: {path}")
 
 
+def _spread(values: Sequence[float | None]) -> str:
+    spread = Spread.of(values)
+    return "–" if spread is None else spread.text(4)
+
+
 def _cells(row: MethodRow) -> list[str]:
     settings: MethodSettings = row.settings
     level = "" if settings.level is None else f" at {settings.level:g}"
     return [
         f"{settings.method}{level}",
-        "–" if row.accuracy is None else row.accuracy.text(4),
-        "–" if row.mean_over_silos is None else row.mean_over_silos.text(4),
+        *[_spread(row.values(metric)) for metric in row.metrics],
+        _spread(row.means(row.metrics[0])) if row.metrics else "–",
         f"{settings.learning_rate:g}",
         f"{settings.clip_norm:g}",
         f"{row.overdrawn:,} of {row.records:,}",

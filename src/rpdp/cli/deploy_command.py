@@ -173,8 +173,9 @@ def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float
     if as_json:
         print_json({"directory": str(found), "log": str(log), **summary})
         return
-    accuracy = "" if summary["accuracy"] is None else f", accuracy on public records {summary['accuracy']:.4f}"
-    say(f"run {run_id}: {summary['rounds']} rounds{accuracy}")
+    values = [f"{name} {one['value']:.4f}" for name, one in summary["metrics"].items() if one["value"] is not None]
+    measured = f", on public records: {', '.join(values)}" if values else ""
+    say(f"run {run_id}: {summary['rounds']} rounds{measured}")
     say_line(f"model, log of rounds and report: {found}")
 
 

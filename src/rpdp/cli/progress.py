@@ -81,6 +81,6 @@ class RoundProgress(ProgressBar):
     def __call__(self, log: RoundLog) -> None:
         """A round is over."""
         who = "all" if len(log.joined) == self._silos else (", ".join(log.joined) or "nobody")
-        accuracy = "" if log.score is None else f" · accuracy {log.score.accuracy:.4f}"
+        measured = "" if log.score is None else f" · {log.score.text(4)}"
         rejected = f" · rejected: {', '.join(log.rejected)}" if log.rejected else ""
-        self.step(f"joined: {who}{rejected}{accuracy}", log.round, self._rounds)
+        self.step(f"joined: {who}{rejected}{measured}", log.round, self._rounds)

@@ -14,6 +14,7 @@ from rpdp.cli.output import INTERRUPTED, print_json, print_table, report_interru
 from rpdp.cli.progress import RoundProgress
 
 if TYPE_CHECKING:
+    from rpdp.federation import Score
     from rpdp.studies.study_file import StudyFile
     from rpdp.studies.training_run import TrainedRun
 
@@ -163,19 +164,27 @@ def _facts(trained: TrainedRun) -> dict[str, Any]:
 
 
 def _show(trained: TrainedRun) -> None:
+    from rpdp.metrics import number, title_of
+
     result = trained.result
     if trained.was_finished:
         say_line(f"{trained.directory}: this run is finished; nothing was done")
     score = result.score
     joined = {name: len(view.joined) for name, view in result.silos.items()}
+    metrics = [] if score is None else list(score.values)
+    by_silo = {} if score is None else score.by_silo
     rows = [
-        [name, f"{joined[name]} of {len(result.rounds)}", _share(None if score is None else score.by_silo.get(name))]
+        [
+            name,
+            f"{joined[name]} of {len(result.rounds)}",
+            *[number(by_silo.get(name, {}).get(metric), 4) for metric in metrics],
+        ]
         for name in sorted(joined)
     ]
     title = f"{result.method}, seed {result.seed}" if result.is_simulation else f"{result.method}, run {result.run}"
-    print_table(title, ["silo", "rounds joined", "test accuracy"], rows)
+    print_table(title, ["silo", "rounds joined", *[f"test {title_of(metric)}" for metric in metrics]], rows)
     if score is not None:
-        say(f"test accuracy {score.accuracy:.4f} over all records, {score.mean_over_silos:.4f} as a mean over silos")
+        _show_score(score)
     over = sum(view.overdrawn for view in result.silos.values())
     records = sum(len(view.plan) for view in result.silos.values())
     say(f"{over:,} of {records:,} records over budget · δ = {result.public.delta:g} · {result.seconds:.1f} s")
@@ -190,5 +199,15 @@ def _show(trained: TrainedRun) -> None:
         say_line(f"{name.replace('_', ' ')}: {path}{note}")
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+def _show_score(score: Score) -> None:
+    from rpdp.metrics import number, title_of
+
+    means = score.mean_over_silos
+    for name, value in score.values.items():
+        beside = ""
+        if name == "accuracy" and score.majority_share is not None:
+            beside = f"; always the largest class: {score.majority_share:.4f}"
+        measured = f"{number(value, 4)} over all records, {number(means[name], 4)} as a mean over silos"
+        say(f"test {title_of(name)} {measured}{beside}")
+    for remark in score.warnings:
+        say(remark, style="yellow")

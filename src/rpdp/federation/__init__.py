@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rpdp.federation.backbones import Backbone as Backbone
     from rpdp.federation.backbones import make_backbone as make_backbone
     from rpdp.federation.evaluation import Evaluation as Evaluation
-    from rpdp.federation.evaluation import Score as Score
     from rpdp.federation.fingerprint import model_fingerprint as model_fingerprint
     from rpdp.federation.messages import Announcement as Announcement
     from rpdp.federation.messages import Update as Update
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from rpdp.federation.run_result import RoundLog as RoundLog
     from rpdp.federation.run_result import RunResult as RunResult
     from rpdp.federation.run_result import SiloView as SiloView
+    from rpdp.federation.score import Score as Score
     from rpdp.federation.server import Server as Server
     from rpdp.federation.silo import Silo as Silo
     from rpdp.federation.simulation import simulate as simulate
@@ -34,7 +34,7 @@ _HOME_OF = {
     "Policy": "rpdp.federation.policy",
     "RoundLog": "rpdp.federation.run_result",
     "RunResult": "rpdp.federation.run_result",
-    "Score": "rpdp.federation.evaluation",
+    "Score": "rpdp.federation.score",
     "Server": "rpdp.federation.server",
     "Silo": "rpdp.federation.silo",
     "SiloView": "rpdp.federation.run_result",

@@ -17,8 +17,8 @@ from safetensors.torch import save
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
-from rpdp.federation.evaluation import Score
 from rpdp.federation.run_result import RoundLog
+from rpdp.federation.score import Score
 from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-FORMAT = "rpdp-checkpoint/1"
+FORMAT = "rpdp-checkpoint/2"
+_FORMATS = ("rpdp-checkpoint/1", FORMAT)
+"""Formats that are read. The first one knows accuracy only."""
 NAME = "checkpoint.safetensors"
 
 
@@ -66,8 +68,8 @@ class Checkpoint:
             with safe_open(path, framework="pt") as file:
                 meta = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 not a dictionary
-            if meta.get("format") != FORMAT:
-                raise ValueError(f"its format is {meta.get('format')!r}, not {FORMAT!r}")
+            if meta.get("format") not in _FORMATS:
+                raise ValueError(f"its format is {meta.get('format')!r}, not one of {', '.join(_FORMATS)}")
             return cls(
                 run=meta["run"],
                 values=tensors["values"],
@@ -98,5 +100,5 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _round(values: dict[str, Any]) -> RoundLog:
-    score = None if values["score"] is None else Score(**values["score"])
+    score = None if values["score"] is None else Score.of_json(values["score"])
     return RoundLog(**{**values, "joined": tuple(values["joined"]), "score": score})

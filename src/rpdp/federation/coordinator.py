@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rpdp.federation.backbones import Backbone
-    from rpdp.federation.evaluation import Score
     from rpdp.federation.messages import Announcement
+    from rpdp.federation.score import Score
     from rpdp.planning import PublicPlan
 
 LOG = logging.getLogger("rpdp.server")

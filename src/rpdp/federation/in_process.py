@@ -22,6 +22,7 @@ from rpdp.federation.run_result import RoundLog, RunResult, SiloView
 from rpdp.federation.server import Server
 from rpdp.federation.silo import TrainedRound
 from rpdp.federation.workers import default_workers, make_pool
+from rpdp.metrics import Predictions
 from rpdp.training import FlatModel
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from rpdp.federation.evaluation import Evaluation, Score
+    from rpdp.federation.evaluation import Evaluation
+    from rpdp.federation.score import GroupScore, Score
     from rpdp.federation.silo import Silo
     from rpdp.federation.workers import Pool
     from rpdp.planning import PublicPlan
@@ -91,7 +93,7 @@ class InProcessRun:
         began = time.perf_counter()
         self._restore()
         count = default_workers(len(self._model), len(self._silos)) if workers is None else workers
-        pool = make_pool({"train": self._train, "hits": self._hits, "answers": self._answers}, count)
+        pool = make_pool({"train": self._train, "test": self._on_test, "own": self._on_training_records}, count)
         try:
             while not self._server.is_done:
                 log = self._round(pool)
@@ -101,7 +103,7 @@ class InProcessRun:
                 self._save()
                 if on_round is not None:
                     on_round(log)
-            views = self._views(pool)
+            views, groups = self._views(pool)
         finally:
             pool.close()
         seconds = time.perf_counter() - began
@@ -114,6 +116,7 @@ class InProcessRun:
             tuple(self._rounds),
             views,
             seconds,
+            groups,
             self._model.module,
         )
 
@@ -145,18 +148,21 @@ class InProcessRun:
             return None
         values = self._server.result.numpy()
         names = list(self._evaluation.test)
-        hits = pool.map("hits", [(name, values) for name in names])
-        return self._evaluation.score(dict(zip(names, hits, strict=True)))
+        found = pool.map("test", [(name, values) for name in names])
+        return self._evaluation.score(dict(zip(names, found, strict=True)), details=self._server.is_done)
 
-    def _views(self, pool: Pool) -> Mapping[str, SiloView]:
-        answers: list[NDArray[np.bool_] | None] = [None] * len(self._silos)
-        if self._evaluation is not None:
-            values = self._server.result.numpy()
-            answers = pool.map("answers", [(name, values) for name in self._silos])
-        return {
-            name: silo_view(silo, self._draws[name], correct)
-            for (name, silo), correct in zip(self._silos.items(), answers, strict=True)
+    def _views(self, pool: Pool) -> tuple[Mapping[str, SiloView], tuple[GroupScore, ...]]:
+        """What each silo knows, and how the final model does on training records by budget. Sensitive."""
+        if self._evaluation is None:
+            return {name: silo_view(silo, self._draws[name], None) for name, silo in self._silos.items()}, ()
+        values = self._server.result.numpy()
+        found = pool.map("own", [(name, values) for name in self._silos])
+        views = {
+            name: silo_view(silo, self._draws[name], self._evaluation.correct_answers(predictions))
+            for (name, silo), predictions in zip(self._silos.items(), found, strict=True)
         }
+        budgets = np.concatenate([view.plan.epsilon for view in views.values()])
+        return views, self._evaluation.by_budget(Predictions.together(found), budgets)
 
     def _restore(self) -> None:
         """Continue from a checkpoint of this run, if there is one.
@@ -196,15 +202,15 @@ class InProcessRun:
         trained = self._silos[name].compute(received, withdrawn)  # already claimed in the main process
         return trained.update.to_bytes(), trained.draws
 
-    def _hits(self, name: str, values: NDArray[np.float32]) -> int:
+    def _on_test(self, name: str, values: NDArray[np.float32]) -> Predictions:
         assert self._evaluation is not None
         self._model.values.data.copy_(_tensor(values))
-        return self._evaluation.hits(self._model, name)
+        return self._evaluation.predict(self._model, self._evaluation.test[name])
 
-    def _answers(self, name: str, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def _on_training_records(self, name: str, values: NDArray[np.float32]) -> Predictions:
         assert self._evaluation is not None
         self._model.values.data.copy_(_tensor(values))
-        return np.asarray(self._evaluation.answers(self._model, self._silos[name].records))
+        return self._evaluation.predict(self._model, self._silos[name].records)
 
 
 def silo_view(silo: Silo, draws: NDArray[np.int64], correct: NDArray[np.bool_] | None) -> SiloView:

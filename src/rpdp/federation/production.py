@@ -58,7 +58,7 @@ def run_production(
         silos: Silos on the CPU, each with a production ledger as its account.
         public: The plan that every silo is asked to admit.
         run: The id of the run; a new run needs a new one.
-        evaluation: Public test records; without them no accuracy is measured.
+        evaluation: Public test records and metrics; without them nothing is measured.
         on_round: Called after every round.
         checkpoint: A directory for the state after every round. It also holds how often records were drawn: sensitive.
         heads: The file in which the server keeps the latest public head of every ledger, over all runs; by default a
@@ -68,6 +68,7 @@ def run_production(
     shared_device(silos)  # each silo refuses any device but the CPU
     if not run:
         raise InputError("run='' is empty: give the run a name, by which the ledgers know it")
+    evaluation = None if evaluation is None else evaluation.checked(model)  # before anything is held
     known = Path(checkpoint) / HEADS if heads is None else Path(heads)
     ledgers = _ledgers(silos)
     require_heads(known, ledgers)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from rpdp.federation.evaluation import Score
+    from rpdp.federation.score import GroupScore, Score
     from rpdp.planning import PublicPlan, SiloPlan
 
 
@@ -29,7 +29,7 @@ class RoundLog:
         round: The number of the round, from 1.
         joined: The silos whose updates were averaged.
         rejected: The silos whose updates were left out, with the reasons.
-        score: The accuracy on public test records, if it was measured.
+        score: The metrics on public test records, if they were measured.
         seconds: How long the round took.
     """
 
@@ -77,6 +77,7 @@ class RunResult:
         rounds: All rounds.
         silos: The silos' own views, by name. Sensitive.
         seconds: The wall-clock time.
+        groups: The final model's metrics on training records, by budget, if they were measured. Sensitive.
         module: A module of the run's architecture, for `model`; None where it is not known, as in a result read from
             files. It is not stored.
     """
@@ -89,6 +90,7 @@ class RunResult:
     rounds: tuple[RoundLog, ...]
     silos: Mapping[str, SiloView]
     seconds: float
+    groups: tuple[GroupScore, ...] = field(default=(), repr=False)
     module: nn.Module | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -102,7 +104,7 @@ class RunResult:
             "kind": "simulation: nobody is protected" if self.is_simulation else "production",
             "plan": repr(self.public),
             "rounds": f"{len(self.rounds):,}, {sum(not log.joined for log in self.rounds):,} without an update",
-            "test accuracy": "not measured" if self.score is None else f"{self.score.accuracy:.3f}",
+            "measured on test records": "nothing" if self.score is None else self.score.text(3),
             "parameters": f"{len(self.values):,}",
             **{f"silo {name}": repr(view) for name, view in self.silos.items()},
         }
@@ -141,5 +143,5 @@ class RunResult:
 
     @property
     def score(self) -> Score | None:
-        """The accuracy of the final model, if it was measured."""
+        """The metrics of the final model, if they were measured."""
         return next((log.score for log in reversed(self.rounds) if log.score is not None), None)

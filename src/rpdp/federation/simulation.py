@@ -65,7 +65,7 @@ def simulate(
         silos: Silos with accounts for simulations (the default), all on one device.
         public: The plan that every silo is asked to admit.
         seed: Fixes coins, draws and noise.
-        evaluation: Public test records; without them no accuracy is measured.
+        evaluation: Public test records and metrics; without them nothing is measured.
         method: The name of the method in reports.
         workers: The number of processes that train; by default one per core, and one for tiny models or on a GPU. It
             does not change the result.
@@ -82,6 +82,7 @@ def simulate(
         for silo in silos:
             silo.admit(run, public, model, loss, Seeded(seed).child("silo", silo.name))
         require_participants([silo.plan for silo in silos], method)
+        evaluation = None if evaluation is None else evaluation.checked(model)
         rounds = InProcessRun(
             run, model, silos, public, seed=seed, evaluation=evaluation, method=method, checkpoint=checkpoint
         )

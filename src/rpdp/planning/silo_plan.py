@@ -73,6 +73,18 @@ class Group:
     left_out: int
 
 
+def rows_by_budget(epsilon: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """The rows of up to ten groups: one per level if there are few levels, else bands of equal width in log ε."""
+    levels = np.unique(epsilon[: min(len(epsilon), 100_000)])
+    if levels.size <= _MOST_GROUPS and np.isin(epsilon, levels).all():
+        edges = np.append(levels, np.inf)
+    else:
+        low, high = float(np.min(epsilon, initial=np.inf, where=epsilon > 0.0)), float(epsilon.max())
+        edges = np.append(np.geomspace(low, high, _MOST_GROUPS + 1)[:-1], np.inf)
+    index = np.clip(np.searchsorted(edges, epsilon, side="right") - 1, 0, len(edges) - 2)
+    return [np.flatnonzero(index == i) for i in range(len(edges) - 1) if (index == i).any()]
+
+
 @dataclass(frozen=True, eq=False)
 class SiloPlan:
     """For every record: its budget, its sampling probability q, the cost to reserve and the rounds it is active in.
@@ -182,14 +194,7 @@ class SiloPlan:
 
     def groups(self) -> list[Group]:
         """Up to ten groups by budget: one per level if there are few levels, else bands of equal width in log ε."""
-        levels = np.unique(self.epsilon[: min(len(self), 100_000)])
-        if levels.size <= _MOST_GROUPS and np.isin(self.epsilon, levels).all():
-            edges = np.append(levels, np.inf)
-        else:
-            low, high = float(np.min(self.epsilon, initial=np.inf, where=self.epsilon > 0.0)), float(self.epsilon.max())
-            edges = np.append(np.geomspace(low, high, _MOST_GROUPS + 1)[:-1], np.inf)
-        index = np.clip(np.searchsorted(edges, self.epsilon, side="right") - 1, 0, len(edges) - 2)
-        return [self._group(np.flatnonzero(index == i)) for i in range(len(edges) - 1) if (index == i).any()]
+        return [self._group(rows) for rows in rows_by_budget(self.epsilon)]
 
     def _group(self, rows: NDArray[np.int64]) -> Group:
         total = self.expected_batch

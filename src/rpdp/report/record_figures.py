@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.metrics import title_of
 from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
 from rpdp.report.rendering import Card
-from rpdp.report.report_records import AllRecords, group_name
+from rpdp.report.report_records import AllRecords, group_metrics, group_name, group_value
 from rpdp.report.run_figures import curve_card
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def record_cards(report: ReportRuns, records: AllRecords) -> list[Card]:
     cards.append(inclusion_card(records))
     if records.groups():
         cards.append(share_card(records))
-        accuracy = group_accuracy_card(report, records)
-        cards += [accuracy] if accuracy else []
+        measured = group_metrics(report.run, records)
+        cards += [group_card(report, records, metric) for metric in measured[:1]]
     return cards
 
 
@@ -117,33 +118,27 @@ def share_card(records: AllRecords) -> Card:
     return Card("shares", "Who makes up the batch", "All silos together, by the budget of the records.", figure)
 
 
-def group_accuracy_card(report: ReportRuns, records: AllRecords) -> Card | None:
-    """Do strict records lose? Accuracy on the training records by budget, for every method that saw the same ones."""
+def group_card(report: ReportRuns, records: AllRecords, metric: str) -> Card:
+    """Do strict records lose? A metric on training records by budget, for every method that saw the same ones."""
     groups = records.groups()
     names = [group_name(group) for group, _ in groups]
     figure = blank()
     for method, colour in zip(report.methods, cycle(len(report.methods)), strict=True):
-        correct = _answers(report, method)
-        if correct is None:
+        run = report.methods[method][0]
+        own = AllRecords.of(run) if report.same_records(run, report.run) else None
+        if own is None:
             continue
-        values = [float(correct[rows].mean()) for _, rows in groups]
+        values = [group_value(run, own, metric, group, rows) for group, rows in groups]
+        if not any(value is not None for value in values):
+            continue
         mark = {"color": colour, "size": 10}
         line = {"color": colour, "width": 1}
         figure.add_scatter(x=names, y=values, mode="lines+markers", name=label(method), marker=mark, line=line)
-    if not figure.data:
-        return None
     figure.update_xaxes(type="category")
-    in_report(figure, x="budget ε", y="accuracy on training records")
+    title = title_of(metric)
+    in_report(figure, x="budget ε", y=f"{title} on training records")
     text = "The final model of the first seed on the silos' own training records: do those with strict budgets lose?"
-    return Card("groups", "Accuracy by budget", text, figure)
-
-
-def _answers(report: ReportRuns, method: str) -> NDArray[np.bool_] | None:
-    run = report.methods[method][0]
-    if not report.same_records(run, report.run):
-        return None
-    records = AllRecords.of(run)
-    return None if records is None else records.correct
+    return Card(f"groups-{metric}", f"{title[0].upper()}{title[1:]} by budget", text, figure)
 
 
 def _add_marks(

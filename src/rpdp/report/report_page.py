@@ -2,8 +2,8 @@
 
 | edition | holds                                                                                                |
 |---------|------------------------------------------------------------------------------------------------------|
-| silo    | everything: budgets, costs, draws, accuracy on training records. It must not leave the silo          |
-| share   | the public plan, who took part, accuracy on public test records; no silo view is read                |
+| silo    | everything: budgets, costs, draws, metrics on training records. It must not leave the silo           |
+| share   | the public plan, who took part, metrics on public test records; no silo view is read                 |
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rpdp.errors import InputError
+from rpdp.metrics import title_of
 from rpdp.private_files import OWNER_ONLY
 from rpdp.report.promise import promise_values
 from rpdp.report.record_figures import record_cards
 from rpdp.report.rendering import ANYBODY, write_html
 from rpdp.report.report_records import AllRecords
 from rpdp.report.report_runs import ReportRuns
-from rpdp.report.report_tables import groups_table, methods_table, silos_table
-from rpdp.report.run_figures import curve_card, run_cards
+from rpdp.report.report_tables import classes_table, groups_table, methods_table, silos_table
+from rpdp.report.run_figures import curve_card, metric_cards, run_cards
 from rpdp.spread import Spread
 
 if TYPE_CHECKING:
@@ -71,9 +72,11 @@ def _values(report: ReportRuns) -> dict[str, Any]:
         "numbers": _numbers(report),
         **promise_values(public, is_protected=report.is_protected),
         "run_cards": run_cards(report),
+        "more_cards": metric_cards(report, report.metrics[1:]),
+        "classes": classes_table(report),
         "methods": methods_table(report),
         "record_cards": record_cards(report, records) if records else [],
-        "groups": groups_table(records) if records and records.groups() else None,
+        "groups": groups_table(report, records) if records and records.groups() else None,
         "curve": curve_card(public) if not records and report.is_protected else None,
         "silos": silos_table(report),
     }
@@ -85,8 +88,17 @@ def _numbers(report: ReportRuns) -> list[tuple[str, str]]:
     seeds = len(report.methods[method])
     over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else "one run"
     numbers = [
-        (f"final test accuracy, {over}", str(Spread.of(report.accuracies(method)) or "not measured")),
-        (f"mean over silos, {over}", str(Spread.of(report.means_over_silos(method)) or "not measured")),
+        (f"final test {title_of(metric)}, {over}", str(Spread.of(report.values(method, metric)) or "not defined"))
+        for metric in report.metrics
+    ]
+    numbers += [
+        (
+            f"mean of {title_of(metric)} over silos",
+            str(Spread.of(report.means_over_silos(method, metric)) or "not defined"),
+        )
+        for metric in report.metrics[:1]
+    ]
+    numbers += [
         ("silos", f"{len(report.silos):,}"),
         ("rounds", f"{len(run.rounds):,}"),
         ("parameters of the model", f"{len(run.values):,}"),

@@ -76,6 +76,25 @@ class AllRecords:
         return [(group, np.flatnonzero((budget >= group.low) & (budget <= group.high))) for group in self.plan.groups()]
 
 
+def group_metrics(run: RunResult, records: AllRecords) -> list[str]:
+    """What was measured on training records by budget; release 0.1 kept which answers are right."""
+    if run.groups:
+        return list(run.groups[0].values)
+    return ["accuracy"] if records.correct is not None else []
+
+
+def group_value(
+    run: RunResult, records: AllRecords, metric: str, group: Group, rows: NDArray[np.int64]
+) -> float | None:
+    """A metric of the final model on the training records of a group."""
+    for one in run.groups:
+        if (one.low, one.high) == (group.low, group.high):
+            return one.values.get(metric)
+    if metric == "accuracy" and records.correct is not None:
+        return float(records.correct[rows].mean())
+    return None
+
+
 def group_name(group: Group) -> str:
     """The budgets of a group, such as "0.1" or "0.1–0.16"."""
     return f"{group.low:g}" if group.low == group.high else f"{group.low:.2g}–{group.high:.2g}"

@@ -16,6 +16,7 @@ import numpy as np
 from rpdp.checks import require_choice
 from rpdp.errors import InputError
 from rpdp.report.report_facts import ReportFacts
+from rpdp.spread import Spread
 
 if TYPE_CHECKING:
     from rpdp.federation import RunResult, SiloView
@@ -58,7 +59,7 @@ class ReportRuns:
             raise InputError(f"a report needs at least one run of each method; there is none of {empty}")
         unprotected = frozenset(name for name, runs in methods.items() if any(map(_prices_nothing, runs)))
         if edition == "share":
-            methods = {name: tuple(replace(run, silos={}) for run in runs) for name, runs in methods.items()}
+            methods = {name: tuple(replace(run, silos={}, groups=()) for run in runs) for name, runs in methods.items()}
         return cls(methods, unprotected, "share" if edition == "share" else "silo", facts or ReportFacts())
 
     @property
@@ -90,7 +91,7 @@ class ReportRuns:
     @property
     def is_scored(self) -> bool:
         """Whether any final model was measured."""
-        return any(self.accuracies(name) for name in self.methods)
+        return bool(self.metrics)
 
     @property
     def silos(self) -> list[str]:
@@ -110,13 +111,28 @@ class ReportRuns:
             return stated or "nothing"
         return stated or _PROMISES.get(method, "not stated")
 
-    def accuracies(self, method: str) -> list[float]:
-        """Of the final models, over all test records, by seed."""
-        return [run.score.accuracy for run in self.methods[method] if run.score]
+    @property
+    def metrics(self) -> list[str]:
+        """The names of what was measured; the first one decides."""
+        scores = [run.score for runs in self.methods.values() for run in runs if run.score]
+        return list(dict.fromkeys(name for score in scores for name in score.values))
 
-    def means_over_silos(self, method: str) -> list[float]:
-        """Of the final models, the unweighted means of the silos' accuracies, by seed."""
-        return [run.score.mean_over_silos for run in self.methods[method] if run.score]
+    def values(self, method: str, metric: str) -> list[float | None]:
+        """Of the final models, over all test records, by seed."""
+        return [run.score.values.get(metric) for run in self.methods[method] if run.score]
+
+    def means_over_silos(self, method: str, metric: str) -> list[float | None]:
+        """Of the final models, the unweighted means of the silos' values, by seed."""
+        return [run.score.mean_over_silos.get(metric) for run in self.methods[method] if run.score]
+
+    @property
+    def majority_share(self) -> Spread | None:
+        """The share of the largest class among the test records: the accuracy of always answering with it."""
+        return Spread.of([run.score.majority_share for run in self.methods[self.method] if run.score])
+
+    def one_class(self, method: str) -> int:
+        """On how many seeds the final model assigns one class to every test record."""
+        return sum(run.score is not None and run.score.only_class is not None for run in self.methods[method])
 
     def over_budget(self, method: str) -> int:
         """Records, over all seeds, that spend more than they allow, as their silos counted."""

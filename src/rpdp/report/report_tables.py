@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.metrics import number, title_of
 from rpdp.report.rendering import Alarm, Column, Table
-from rpdp.report.report_records import group_name
+from rpdp.report.report_records import group_metrics, group_name, group_value
 from rpdp.report.report_runs import rounds_answered
 from rpdp.spread import Spread
 
 if TYPE_CHECKING:
+    from rpdp.federation import Score
     from rpdp.report.report_records import AllRecords
     from rpdp.report.report_runs import ReportRuns
 
@@ -22,8 +24,8 @@ def methods_table(report: ReportRuns) -> Table:
     """What each method reached, and what it promises; in the silo edition also whether it keeps to the budgets."""
     columns = [
         Column("method", is_text=True),
-        Column("test accuracy"),
-        Column("mean over silos"),
+        *[Column(f"test {title_of(metric)}") for metric in report.metrics],
+        *([Column("mean over silos")] if report.is_scored else []),
         Column("seeds"),
         Column("promises", is_text=True),
     ]
@@ -33,8 +35,8 @@ def methods_table(report: ReportRuns) -> Table:
     for method, runs in report.methods.items():
         row = [
             method,
-            str(Spread.of(report.accuracies(method)) or _NONE),
-            str(Spread.of(report.means_over_silos(method)) or _NONE),
+            *[_measured(report, method, metric) for metric in report.metrics],
+            *[str(Spread.of(report.means_over_silos(method, metric)) or _NONE) for metric in report.metrics[:1]],
             str(len(runs)),
             report.promise(method),
         ]
@@ -44,14 +46,28 @@ def methods_table(report: ReportRuns) -> Table:
             row.append(_NONE if np.isnan(seconds) else f"{seconds:.1f}")
             row.append(Alarm(f"{over:,} of {report.records(method):,}") if over else "0")
         rows.append(row)
+    if report.majority_share is not None and "accuracy" in report.metrics:
+        always = ["always the largest class"]
+        always += [str(report.majority_share) if metric == "accuracy" else _NONE for metric in report.metrics]
+        rows.append([*always, *[_NONE] * (len(columns) - len(always))])
     return Table(columns, rows, _methods_caption(report))
 
 
+def _measured(report: ReportRuns, method: str, metric: str) -> str:
+    """A value over the seeds; beside the first metric, whether the model tells classes apart at all."""
+    text = str(Spread.of(report.values(method, metric)) or _NONE)
+    count = report.one_class(method) if metric == report.metrics[0] else 0
+    return Alarm(f"{text}; one class only, {count} of {len(report.methods[method])} seeds") if count else text
+
+
 def _methods_caption(report: ReportRuns) -> str:
-    text = (
-        "Accuracy of the final model over all test records, mean ± standard deviation over the seeds; beside it the "
-        "unweighted mean over the silos."
-    )
+    if not report.is_scored:
+        text = "Nothing was measured."
+    else:
+        several = any(len(runs) > 1 for runs in report.methods.values())
+        over = ", mean ± standard deviation over the seeds" if several else ""
+        first = title_of(report.metrics[0])
+        text = f"The final model over all test records{over}; beside it the unweighted mean of {first} over the silos."
     if report.for_silo:
         text += " Over budget: records, in all seeds, that spend more than they allow; 0 where the promise is kept."
     return text
@@ -62,8 +78,8 @@ def silos_table(report: ReportRuns) -> Table:
     run = report.run
     schedule, given = run.public.schedule, report.depends_on_coins
     columns = [Column("silo", is_text=True), Column("weight"), Column(f"rounds joined of {schedule.rounds:,}")]
-    if run.score:
-        columns.append(Column("test accuracy"))
+    metrics = list(run.score.values) if run.score else []
+    columns += [Column(f"test {title_of(metric)}") for metric in metrics]
     if given:
         columns.append(Column("ε at q = 1, given these rounds"))
     if report.for_silo:
@@ -77,7 +93,8 @@ def silos_table(report: ReportRuns) -> Table:
         joined = rounds_answered(run, silo)
         row = [silo, _weight(report, silo), f"{joined:,}"]
         if run.score:
-            row.append(f"{run.score.by_silo[silo]:.3f}" if silo in run.score.by_silo else _NONE)
+            values = run.score.by_silo.get(silo, {})
+            row += [number(values.get(metric), 3) for metric in metrics]
         if given:
             row.append(f"{run.public.curve.given(joined).epsilon(1.0):.4g}")
         if report.for_silo:
@@ -118,7 +135,30 @@ def _weight(report: ReportRuns, silo: str) -> str:
     return _NONE if value is None else f"{value:g}"
 
 
-def groups_table(records: AllRecords) -> Table:
+def classes_table(report: ReportRuns) -> Table | None:
+    """What the final model does to each class; None where there are no classes."""
+    score = report.run.score
+    names = [] if score is None else list(dict.fromkeys([*score.classes, *_labels(score)]))
+    if score is None or not names:
+        return None
+    columns = [Column("class", is_text=True), Column("test records"), Column("share"), Column("assigned")]
+    columns += [Column(title_of(metric)) for metric in score.by_class]
+    total = sum(count.records for count in score.classes.values())
+    rows = []
+    for name in names:
+        count = score.classes.get(name)
+        row = [name, f"{count.records:,}", f"{count.records / total:.1%}", f"{count.predicted:,}"] if count else []
+        values = [number(by_class.get(name), 3) for by_class in score.by_class.values()]
+        rows.append([*(row or [name, _NONE, _NONE, _NONE]), *values])
+    caption = "The final model on all test records. Accuracy of a class: the share of its records that is predicted so."
+    return Table(columns, rows, caption)
+
+
+def _labels(score: Score) -> list[str]:
+    return [name for values in score.by_class.values() for name in values]
+
+
+def groups_table(report: ReportRuns, records: AllRecords) -> Table:
     """Silo edition: what each budget group gives and gets."""
     columns = [
         Column("budget ε", is_text=True),
@@ -129,8 +169,8 @@ def groups_table(records: AllRecords) -> Table:
         Column("draws expected"),
         Column("draws realised"),
     ]
-    if records.correct is not None:
-        columns.append(Column("accuracy on them"))
+    measured = group_metrics(report.run, records)
+    columns += [Column(f"{title_of(metric)} on them") for metric in measured]
     rows = []
     for group, rows_of in records.groups():
         expected, variance = records.expected[rows_of].sum(), records.variance[rows_of].sum()
@@ -143,8 +183,7 @@ def groups_table(records: AllRecords) -> Table:
             f"{expected:,.1f} ± {np.sqrt(variance):,.1f}",
             f"{records.draws[rows_of].sum():,}",
         ]
-        if records.correct is not None:
-            row.append(f"{records.correct[rows_of].mean():.3f}")
+        row += [number(group_value(report.run, records, metric, group, rows_of), 3) for metric in measured]
         rows.append(row)
     caption = "All silos together, by the budget of the records; draws given the joined rounds."
     return Table(columns, rows, caption)

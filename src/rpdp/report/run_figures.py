@@ -1,11 +1,12 @@
-"""Figures of the run: accuracy on public test records, participation, the price of sampling; for the silo also time."""
+"""Figures of the run: metrics on public test records, participation, the price of sampling; for the silo also time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from rpdp.metrics import METRICS, title_of
 from rpdp.report.figure_style import BLUE, GREY, LOG, ORANGE, blank, cycle, in_report, label, short_label, some
 from rpdp.report.rendering import Card
 from rpdp.spread import Spread
@@ -13,6 +14,7 @@ from rpdp.spread import Spread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import plotly.graph_objects as go
     from numpy.typing import NDArray
 
     from rpdp.federation import RoundLog, RunResult
@@ -32,9 +34,7 @@ _SAT_OUT = "#e8ebef"
 
 def run_cards(report: ReportRuns) -> list[Card]:
     """The figures of both editions but for the curve, and the run time, which is for the silo."""
-    cards = [accuracy_card(report)] if report.is_scored else []
-    if report.is_scored and sum(map(len, report.methods.values())) > 1:
-        cards.append(final_card(report))
+    cards = metric_cards(report, report.metrics[:1])
     if report.run.rounds:
         cards.append(participation_card(report))
     if report.run.rounds and report.for_silo and not np.isnan(report.run.seconds):
@@ -42,13 +42,26 @@ def run_cards(report: ReportRuns) -> list[Card]:
     return cards
 
 
-def accuracy_card(report: ReportRuns) -> Card:
-    """Accuracy per round, mean over the seeds with a band of one standard deviation."""
+def metric_cards(report: ReportRuns, metrics: Sequence[str]) -> list[Card]:
+    """The figures of some metrics: over the rounds, and of all methods if there are several runs."""
+    compared = sum(map(len, report.methods.values())) > 1
+    cards = []
+    for metric in metrics:
+        cards.append(rounds_card(report, metric))
+        cards += [final_card(report, metric)] if compared else []
+    return cards
+
+
+def rounds_card(report: ReportRuns, metric: str) -> Card:
+    """A metric per round, mean over the seeds with a band of one standard deviation."""
+    title = title_of(metric)
     figure = blank()
     for (method, runs), colour in zip(report.methods.items(), cycle(len(report.methods)), strict=True):
-        rounds, spreads = _by_round(runs)
+        rounds, spreads = _by_round(runs, metric)
         mean = np.array([spread.mean for spread in spreads])
-        if rounds and all(spread.deviation is not None for spread in spreads):
+        if not rounds:
+            continue
+        if all(spread.deviation is not None for spread in spreads):
             deviation = np.array([spread.deviation for spread in spreads], dtype=np.float64)
             outline = {
                 "x": [*rounds, *reversed(rounds)],
@@ -62,21 +75,44 @@ def accuracy_card(report: ReportRuns) -> Card:
         line = {"color": colour, "width": 3 if method == report.method else 2}
         figure.add_scatter(x=rounds, y=mean, mode=mode, name=label(method), line=line, legendgroup=label(method))
     figure.update_xaxes(**_round_ticks(report.run.rounds))
-    in_report(figure, x="round", y="test accuracy")
-    return Card(
-        "accuracy",
-        "Accuracy per round",
-        "Global model, over all public test records: mean over the seeds, band of one standard deviation.",
-        figure,
-    )
+    in_report(figure, x="round", y=f"test {title}")
+    text = f"Global model, over all public test records: {_seeds(report)}{_explained(metric)}"
+    text += _mark_majority(figure, report, metric, "h")
+    return Card(f"rounds-{metric}", f"{title[0].upper()}{title[1:]} per round", text, figure)
 
 
-def final_card(report: ReportRuns) -> Card:
-    """The final accuracy of every method: each seed a mark, the mean with its deviation."""
-    names = [method for method in report.methods if report.accuracies(method)]
+def _seeds(report: ReportRuns) -> str:
+    several = any(len(runs) > 1 for runs in report.methods.values())
+    return "mean over the seeds, band of one standard deviation." if several else "one run."
+
+
+def _explained(metric: str) -> str:
+    known = METRICS.get(metric)
+    if known is None:
+        return ""
+    better = "Larger" if known.larger_is_better else "Smaller"
+    return f" {title_of(metric)}: {known.explanation}. {better} is better."
+
+
+def _mark_majority(figure: go.Figure, report: ReportRuns, metric: str, direction: Literal["h", "v"]) -> str:
+    """Draw the accuracy of always answering with the largest class, and say so; nothing for other metrics."""
+    share = report.majority_share
+    if metric != "accuracy" or share is None:
+        return ""
+    line = {"color": GREY, "dash": "dot", "width": 1}
+    if direction == "h":
+        figure.add_hline(y=share.mean, line=line)
+    else:
+        figure.add_vline(x=share.mean, line=line)
+    return f" Dotted: always the largest class, {share.mean:.3f}."
+
+
+def final_card(report: ReportRuns, metric: str) -> Card:
+    """The final metric of every method: each seed a mark, the mean with its deviation."""
+    names = [method for method in report.methods if Spread.of(report.values(method, metric))]
     figure = blank()
     for method, colour in zip(report.methods, cycle(len(report.methods)), strict=True):
-        values = report.accuracies(method)
+        values = [value for value in report.values(method, metric) if value is not None]
         spread = Spread.of(values)
         if spread is None:
             continue
@@ -88,14 +124,17 @@ def final_card(report: ReportRuns) -> Card:
             y=y[:1],
             mode="markers",
             marker={"color": colour, "size": 13, "symbol": "diamond"},
-            error_x={"type": "data", "array": [spread.deviation or 0.0], "color": colour, "thickness": 2},
+            error_x=None
+            if spread.deviation is None
+            else {"type": "data", "array": [spread.deviation], "color": colour, "thickness": 2},
             name=f"{label(method)}, mean",
             showlegend=False,
         )
     figure.update_yaxes(type="category", autorange="reversed", **_short_ticks(names))
-    in_report(figure, x="test accuracy", y="", height=150 + 42 * len(names))
+    in_report(figure, x=f"test {title_of(metric)}", y="", height=150 + 42 * len(names))
     text = "Final models. Diamonds: mean over the seeds with one standard deviation; small marks: the seeds."
-    return Card("methods", "Methods compared", text, figure)
+    text += _mark_majority(figure, report, metric, "v")
+    return Card(f"methods-{metric}", f"Methods compared: {title_of(metric)}", text, figure)
 
 
 def participation_card(report: ReportRuns) -> Card:
@@ -143,7 +182,7 @@ def time_card(run: RunResult) -> Card:
     figure.add_bar(x=[log.round for log in shown], y=seconds, marker={"color": BLUE}, name="seconds")
     figure.update_xaxes(**_round_ticks(shown))
     in_report(figure, x="round", y="seconds")
-    text = f"As the server saw it, with measuring the accuracy; {run.seconds:.1f} seconds in all."
+    text = f"As the server saw it, with measuring; {run.seconds:.1f} seconds in all."
     return Card("time", "Run time per round", text, figure)
 
 
@@ -161,13 +200,14 @@ def curve_card(public: PublicPlan, smallest: float = _SMALLEST_SHOWN) -> Card:
     return Card("curve", "What a sampling probability costs", f"At δ = {public.delta:g}, over the whole run.", figure)
 
 
-def _by_round(runs: Sequence[RunResult]) -> tuple[list[int], list[Spread]]:
-    """The rounds that were measured in some seed, and their accuracies."""
+def _by_round(runs: Sequence[RunResult], metric: str) -> tuple[list[int], list[Spread]]:
+    """The rounds in which some seed has a value, and the values."""
     values: dict[int, list[float]] = {}
     for run in runs:
         for log in run.rounds:
-            if log.score is not None:
-                values.setdefault(log.round, []).append(log.score.accuracy)
+            value = None if log.score is None else log.score.values.get(metric)
+            if value is not None:
+                values.setdefault(log.round, []).append(value)
     rounds = np.array(sorted(values), dtype=np.int64)
     shown: list[int] = some(rounds).tolist()
     spreads = [Spread.of(values[number]) for number in shown]

@@ -14,13 +14,13 @@ import numpy as np
 
 from rpdp.accounting import Accountant, Schedule, calibrate_noise
 from rpdp.errors import InputError
-from rpdp.federation import Evaluation, Policy, Silo, UnprotectedSilo, model_fingerprint
+from rpdp.federation import Policy, Silo, UnprotectedSilo, model_fingerprint
 from rpdp.ledger import MemoryAccount
 from rpdp.methods import method_named
 from rpdp.planning import PublicPlan, assign_allowed
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.study_budgets import declared, load_budgets
-from rpdp.studies.study_data import Source, load_source, make_model
+from rpdp.studies.study_data import Source, load_source, make_evaluation, make_model
 from rpdp.training import require_private, require_value_independent
 
 if TYPE_CHECKING:
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from torch import nn
 
     from rpdp.budgets import BudgetTable
+    from rpdp.federation import Evaluation
     from rpdp.ledger import Ledger
     from rpdp.methods import Method
     from rpdp.planning import Planner, SiloPlan
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
 TUNED = "not covered: learning rate and clip norm were chosen by results on the silos' own test records"
+# Part of the fingerprint of every plan; "accuracy" stands for whatever is measured.
 TESTED = "treated as public: the silos' test records, on which accuracy is measured (in simulations only)"
 
 
@@ -46,11 +48,11 @@ class PreparedRun:
         spec: The study file.
         settings: The settings of the method.
         seed: The seed of a simulation; None for a real run.
-        source: Data, loss and measure.
+        source: Data and loss.
         model: The model to start from.
         silos: The silos, ready to admit the plan.
         public: The public plan.
-        evaluation: Test records, if there are any.
+        evaluation: Test records and metrics, if there are any.
     """
 
     spec: StudyFile
@@ -98,7 +100,7 @@ def build(
     silos = _silos(spec, source, budgets, _silo_class(method), public, planner, ledgers or {}, device)
     require_private(model)
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
-    evaluation = Evaluation(tests, source.correct) if is_tested else None
+    evaluation = make_evaluation(spec, tests).checked(model) if is_tested else None
     return PreparedRun(spec, settings, seed, source, model, silos, public, evaluation)
 
 

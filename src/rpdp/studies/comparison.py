@@ -24,11 +24,11 @@ from rpdp.studies.run_reports import write_reports
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rpdp.federation import RunResult
+    from rpdp.federation import RunResult, Score
     from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
-FORMAT = "rpdp-comparison/1"
+FORMAT = "rpdp-comparison/2"
 NAME = "comparison.json"
 CELLS = "cells"
 
@@ -40,8 +40,7 @@ class MethodRow:
     Attributes:
         settings: The settings of the method.
         promise: What the method promises, in one sentence.
-        accuracies: The accuracies of the final models on all test records together, one value per seed.
-        means_over_silos: The unweighted means of the silos' accuracies, one value per seed.
+        scores: The metrics of the final models, one score per seed; empty without test records.
         overdrawn: The number of records, over all silos and seeds, that a plan costs more than their budget.
         records: The number of training records, over all silos and seeds.
         seconds: The wall-clock time, one value per seed.
@@ -49,21 +48,28 @@ class MethodRow:
 
     settings: MethodSettings
     promise: str
-    accuracies: tuple[float, ...]
-    means_over_silos: tuple[float, ...]
+    scores: tuple[Score, ...]
     overdrawn: int
     records: int
     seconds: tuple[float, ...]
 
     @property
-    def accuracy(self) -> Spread | None:
-        """Mean and standard deviation of the pooled accuracy."""
-        return Spread.of(self.accuracies)
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the metrics; the first one decides."""
+        return tuple(self.scores[0].values) if self.scores else ()
+
+    def values(self, metric: str) -> tuple[float | None, ...]:
+        """The values of a metric on all test records together, one per seed."""
+        return tuple(score[metric] for score in self.scores)
+
+    def means(self, metric: str) -> tuple[float | None, ...]:
+        """The unweighted means of the silos' values, one per seed."""
+        return tuple(score.mean_over_silos[metric] for score in self.scores)
 
     @property
-    def mean_over_silos(self) -> Spread | None:
-        """Mean and standard deviation of the unweighted mean over silos."""
-        return Spread.of(self.means_over_silos)
+    def one_class(self) -> int:
+        """On how many seeds the final model assigns one class to all test records."""
+        return sum(score.only_class is not None for score in self.scores)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,11 @@ class Comparison:
     rows: tuple[MethodRow, ...]
     directory: Path
     reused: int
+
+    @property
+    def majority_share(self) -> Spread | None:
+        """The share of the largest class among the test records: the accuracy of always answering with it."""
+        return Spread.of([score.majority_share for score in self.rows[0].scores])
 
 
 def compare(
@@ -155,8 +166,7 @@ def _row(settings: MethodSettings, runs: Sequence[RunResult]) -> MethodRow:
     return MethodRow(
         settings,
         method_named(settings.method).promise,
-        tuple(score.accuracy for score in scores),
-        tuple(score.mean_over_silos for score in scores),
+        tuple(scores),
         sum(view.overdrawn for run in runs for view in run.silos.values()),
         sum(len(view.plan) for run in runs for view in run.silos.values()),
         tuple(run.seconds for run in runs),
@@ -165,19 +175,35 @@ def _row(settings: MethodSettings, runs: Sequence[RunResult]) -> MethodRow:
 
 def table_json(compared: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON values."""
-    methods = [
-        {
-            **asdict(row),
-            "accuracy": _pair(row.accuracy),
-            "mean_over_silos": _pair(row.mean_over_silos),
-        }
-        for row in compared.rows
-    ]
+    methods = [_row_json(row) for row in compared.rows]
     return {"format": FORMAT, "seeds": list(compared.seeds), "methods": methods, "reused": compared.reused}
 
 
-def _pair(spread: Spread | None) -> dict[str, float] | None:
-    return None if spread is None else {"mean": spread.mean, "deviation": spread.deviation or 0.0}
+def _row_json(row: MethodRow) -> dict[str, Any]:
+    return {
+        "settings": asdict(row.settings),
+        "promise": row.promise,
+        "metrics": {name: _metric_json(row, name) for name in row.metrics},
+        "majority_shares": [score.majority_share for score in row.scores],
+        "only_classes": [score.only_class for score in row.scores],
+        "overdrawn": row.overdrawn,
+        "records": row.records,
+        "seconds": row.seconds,
+    }
+
+
+def _metric_json(row: MethodRow, metric: str) -> dict[str, Any]:
+    means = row.means(metric)
+    return {
+        **_pair(Spread.of(row.values(metric))),
+        "values": row.values(metric),
+        "mean_over_silos": {**_pair(Spread.of(means)), "values": means},
+    }
+
+
+def _pair(spread: Spread | None) -> dict[str, float | None]:
+    """Mean and deviation; one seed has no deviation."""
+    return {"mean": None if spread is None else spread.mean, "deviation": None if spread is None else spread.deviation}
 
 
 def _write(spec: StudyFile, compared: Comparison, homes: dict[MethodRun, Path]) -> None:

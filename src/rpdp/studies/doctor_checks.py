@@ -72,7 +72,7 @@ def data(source: Source) -> Iterator[Finding]:
     if small:
         yield Finding("warning", "data", f"a single record in {', '.join(small)}", "its silo releases mostly noise")
     if not any(len(held.test) for held in source.silos.values()):
-        yield Finding("warning", "data", "there are no test records", "accuracy will not be measured")
+        yield Finding("warning", "data", "there are no test records", "nothing will be measured")
 
 
 def _of_tables(source: Source) -> Iterator[Finding]:
@@ -263,8 +263,7 @@ def _evaluation_seconds(built: PreparedRun) -> float:
         return 0.0
     flat = FlatModel(copy.deepcopy(built.model))
     began = time.perf_counter()
-    for name in built.evaluation.test:
-        built.evaluation.hits(flat, name)
+    built.evaluation.measure(flat)
     return time.perf_counter() - began
 
 

@@ -104,10 +104,10 @@ def slow_kernel_remarks(on_remark: Callable[[str], None] | None) -> Iterator[Non
 def _essence(spec: StudyFile) -> dict[str, Any]:
     """Return everything in a study file on which a result depends, with hashes of the code and budgets it names."""
     parts = {
-        name: vars(getattr(spec, name)) for name in ("task", "schedule", "privacy", "budgets", "training", "policy")
+        name: vars(getattr(spec, name))
+        for name in ("task", "schedule", "privacy", "budgets", "training", "evaluation", "policy")
     }
-    references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
-    code = [digest_of_code(reference, spec.directory) for reference in references if reference is not None]
+    code = [digest_of_code(reference, spec.directory) for reference in spec.own_code]
     files = {
         silo: hashlib.sha256((spec.directory / file).read_bytes()).hexdigest()
         for silo, file in (spec.budgets.files or {}).items()

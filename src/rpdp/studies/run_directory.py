@@ -6,6 +6,7 @@
     model.safetensors     the final model, parameter by parameter
     result.json           the result in numbers; it exists only if the run is finished
     silo/NAME/            silo-plan.parquet, draws.parquet and view.json: sensitive
+    silo/budget-groups.json  metrics of the final model on training records, by budget: sensitive
 
 How long a round of a real run takes depends on how many records are drawn (privacy.md, rule 14). Its times are
 therefore in the silos' `view.json`, not in the public part. `read_result` returns the `RunResult` that `write_result`
@@ -30,6 +31,7 @@ from safetensors.torch import save_file
 
 from rpdp.errors import InputError
 from rpdp.federation import RoundLog, RunResult, Score, SiloView
+from rpdp.federation.score import GroupScore
 from rpdp.planning import PublicPlan, SiloPlan
 from rpdp.private_files import private_file
 from rpdp.training import FlatModel
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-FORMAT = "rpdp-run/1"
+FORMAT = "rpdp-run/2"
+_FORMATS = ("rpdp-run/1", FORMAT)
+"""Formats that are read. The first one knows accuracy only."""
 PLAN, ROUNDS, MODEL, RESULT = "public-plan.json", "rounds.jsonl", "model.safetensors", "result.json"
-SILOS, VIEW = "silo", "view.json"
+SILOS, VIEW, GROUPS = "silo", "view.json", "budget-groups.json"
 STUDY_FILE = "study.toml"
 _FORMER_STUDY_FILE = "run.toml"
 """The name of the study file in directories written by release 0.1."""
@@ -60,6 +64,9 @@ def write_result(result: RunResult, model: nn.Module, directory: str | Path, *, 
     time = None if result.is_simulation else [result.seconds, *(log.seconds for log in result.rounds)]
     for name, view in result.silos.items() if keep_silos else ():
         _write_view(view, directory / SILOS / name, time)
+    if keep_silos and result.groups:
+        with private_file(directory / SILOS / GROUPS, overwrite=True) as file:
+            file.write(json.dumps([asdict(group) for group in result.groups], indent=2).encode() + b"\n")
     # The result file comes last, and is replaced as a whole: its presence marks the run as finished.
     fresh = directory / f".{RESULT}.new"
     fresh.write_text(json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -76,15 +83,43 @@ def summary(result: RunResult) -> dict[str, Any]:
         "method": result.method,
         "seed": result.seed,
         "is_simulation": result.is_simulation,
-        "accuracy": None if score is None else score.accuracy,
-        "mean_over_silos": None if score is None else score.mean_over_silos,
-        "accuracy_by_silo": {} if score is None else dict(score.by_silo),
+        **_accuracies(score),
+        "metrics": {} if score is None else _metrics(score),
+        "classes": {} if score is None else {name: asdict(count) for name, count in score.classes.items()},
+        "majority_share": None if score is None else score.majority_share,
+        "only_class": None if score is None else score.only_class,
+        "remarks": [] if score is None else list(score.remarks),
         "rounds": len(result.rounds),
         "silos": sorted(result.silos),
         "parameters": result.values.numel(),
         **time,
         "plan": result.public.fingerprint,
         "notes": list(result.public.notes),
+    }
+
+
+def _metrics(score: Score) -> dict[str, Any]:
+    """Return every metric with its details; the first one decides."""
+    means = score.mean_over_silos
+    return {
+        name: {
+            "value": value,
+            "mean_over_silos": means[name],
+            "by_silo": {silo: values[name] for silo, values in score.by_silo.items()},
+            "by_class": dict(score.by_class.get(name, {})),
+        }
+        for name, value in score.values.items()
+    }
+
+
+def _accuracies(score: Score | None) -> dict[str, Any]:
+    """Return the accuracies as release 0.1 wrote them; empty if accuracy was not measured."""
+    if score is None or "accuracy" not in score.values:
+        return {"accuracy": None, "mean_over_silos": None, "accuracy_by_silo": {}}
+    return {
+        "accuracy": score.accuracy,
+        "mean_over_silos": score.mean_over_silos["accuracy"],
+        "accuracy_by_silo": {silo: values["accuracy"] for silo, values in score.by_silo.items()},
     }
 
 
@@ -108,8 +143,8 @@ def read_summary(directory: str | Path) -> dict[str, Any]:
         raise InputError(f"{directory}: not a finished run: {RESULT} is missing; finish it with --resume") from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: damaged: {error}") from None
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise InputError(f"{path}: not the result of a run of format {FORMAT}")
+    if not isinstance(head, dict) or head.get("format") not in _FORMATS:
+        raise InputError(f"{path}: not the result of a run of format {' or '.join(_FORMATS)}")
     return head
 
 
@@ -130,6 +165,7 @@ def read_result(directory: str | Path) -> RunResult:
             rounds=rounds,
             silos={name: _read_view(directory / SILOS / name, public) for name in head["silos"]},
             seconds=seconds,
+            groups=_read_groups(directory),
         )
     except FileNotFoundError as error:
         raise InputError(f"{directory}: the run is damaged: missing {error.filename or error}") from None
@@ -165,7 +201,7 @@ def _line(log: RoundLog, *, with_time: bool) -> str:
 
 
 def _round(values: dict[str, Any]) -> RoundLog:
-    score = None if values["score"] is None else Score(**values["score"])
+    score = None if values["score"] is None else Score.of_json(values["score"])
     return RoundLog(**{"seconds": math.nan, **values, "joined": tuple(values["joined"]), "score": score})
 
 
@@ -205,6 +241,14 @@ def _write_view(view: SiloView, directory: Path, time: list[float] | None) -> No
         pa_parquet.write_table(pa.table(columns), file)
     facts = {"joined": view.joined, "overdrawn": view.overdrawn, **({} if time is None else {"time": time})}
     (directory / VIEW).write_text(json.dumps(facts) + "\n", encoding="utf-8")
+
+
+def _read_groups(directory: Path) -> tuple[GroupScore, ...]:
+    """Read the metrics by budget; nothing where none were measured, as by release 0.1."""
+    path = directory / SILOS / GROUPS
+    if not path.is_file():
+        return ()
+    return tuple(GroupScore(**group) for group in json.loads(path.read_text(encoding="utf-8")))
 
 
 def _read_view(directory: Path, public: PublicPlan) -> SiloView:

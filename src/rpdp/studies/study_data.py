@@ -1,12 +1,14 @@
-"""The data, model, loss and measure of a run: those of a built-in task, or the user's own.
+"""The data, model, loss and metrics of a run: those of a built-in task, or the user's own.
 
 A data factory returns `rpdp.tasks.dataset.FederatedData`, or a mapping from silo to (training records, their ids, test
 records), with the records as `rpdp.training.Records`. A model factory returns an `nn.Module`. A loss returns one value
-per record, and `correct`, if given, returns one truth value per record from outputs and targets.
+per record, and `correct`, if given, returns one truth value per record from outputs and targets. A metric of one's own
+is a `rpdp.Metric`, or a function from all outputs and targets to a number of which more is better.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,13 +20,16 @@ from torch import nn
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
+from rpdp.federation import Evaluation
+from rpdp.metrics import Metric, metric_named
 from rpdp.studies.table_models import table_loss, table_model
 from rpdp.studies.user_code import call_factory, load_function
 from rpdp.tasks.dataset import FederatedData
-from rpdp.tasks.models.losses import predicted_classes
 from rpdp.training import Records
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rpdp.studies.study_file import StudyFile
     from rpdp.tables import EncodedTable
     from rpdp.tables.encoded_table import TableSurvey
@@ -50,14 +55,13 @@ class SiloSource:
 
 @dataclass(frozen=True)
 class Source:
-    """The data of a run, with its loss and measure.
+    """The data of a run, with its loss.
 
     Attributes:
         name: The name of the task.
         silos: The data of the silos, by name.
         notes: Notes about the data for the public plan.
         loss: Returns one value per record.
-        correct: Returns one truth value per record.
         features: The names of the features of a table.
     """
 
@@ -65,17 +69,16 @@ class Source:
     silos: Mapping[str, SiloSource]
     notes: tuple[str, ...]
     loss: Function
-    correct: Function
     features: tuple[str, ...] = ()
 
 
 def load_source(spec: StudyFile, seed: int) -> Source:
-    """Load the data for a seed of the run, with loss and measure."""
+    """Load the data for a seed of the run, with the loss."""
     name, notes, silos = _load_silos(spec, seed if spec.run.split == "by_seed" else 0)
     for silo, held in silos.items():
         _check_silo(silo, held)
     features = () if spec.table is None else spec.table.schema.feature_names
-    return Source(name, silos, notes, _loss(spec), measure(spec), features)
+    return Source(name, silos, notes, _loss(spec), features)
 
 
 def make_model(spec: StudyFile, seed: int) -> nn.Module:
@@ -92,11 +95,6 @@ def make_model(spec: StudyFile, seed: int) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise InputError(f"{spec.task.model}() returned {type(model).__name__}; it must return a torch.nn.Module")
     return model
-
-
-def default_correct(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return whether the class predicted by each output is the target."""
-    return predicted_classes(outputs) == targets
 
 
 def _load_silos(spec: StudyFile, split: int) -> tuple[str, tuple[str, ...], dict[str, SiloSource]]:
@@ -124,11 +122,26 @@ def _loss(spec: StudyFile) -> Function:
     return spec.named_task.loss
 
 
-def measure(spec: StudyFile) -> Function:
-    """Return the function that says which outputs are correct."""
-    if spec.task.correct is not None:
-        return load_function(spec.task.correct, spec.directory)
-    return default_correct
+def make_evaluation(spec: StudyFile, test: Mapping[str, Records]) -> Evaluation:
+    """Return what the study file measures on test records."""
+    correct = None if spec.task.correct is None else load_function(spec.task.correct, spec.directory)
+    metrics = [own_metric(name, spec.directory) if ":" in name else name for name in spec.evaluation.metrics or ()]
+    return Evaluation(test, correct, metrics=metrics)
+
+
+def deciding_metric(spec: StudyFile, first: str) -> Metric:
+    """Return the metric that decides: the first of the study file, or the one that was measured without any."""
+    named = (spec.evaluation.metrics or (first,))[0]
+    return own_metric(named, spec.directory) if ":" in named else metric_named(named)
+
+
+def own_metric(reference: str, directory: Path) -> Metric:
+    """Return the metric that a reference names: a `rpdp.Metric`, or a function of which a larger value is better."""
+    found = load_function(reference, directory)
+    if isinstance(found, Metric):
+        return found
+    words = (inspect.getdoc(found) or reference).splitlines()[0]
+    return Metric(reference.rpartition(":")[2], words, found)
 
 
 def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:

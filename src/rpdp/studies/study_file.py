@@ -18,6 +18,7 @@ from rpdp.setting_fields import text as named
 from rpdp.studies.study_sections import (
     METHOD_NAMES,
     BudgetSection,
+    EvaluationSection,
     MethodSection,
     PolicySection,
     PrivacySection,
@@ -42,6 +43,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "privacy": PrivacySection,
     "budgets": BudgetSection,
     "training": TrainingSection,
+    "evaluation": EvaluationSection,
     "run": RunSection,
     "policy": PolicySection,
 }
@@ -78,6 +80,7 @@ class StudyFile:
     privacy: PrivacySection
     budgets: BudgetSection
     training: TrainingSection
+    evaluation: EvaluationSection
     run: RunSection
     policy: PolicySection
     methods: Mapping[str, MethodSection]
@@ -187,6 +190,13 @@ class StudyFile:
     def named_task(self) -> Task | None:
         """The task that `task.name` names; None if the user brings data and a model."""
         return None if self.task.name is None else task_named(self.task.name, self.directory)
+
+    @property
+    def own_code(self) -> list[str]:
+        """The functions of the user's own that the file names."""
+        task, metrics = self.task, self.evaluation.metrics or ()
+        named = [task.data, task.model, task.loss, task.correct, *[one for one in metrics if ":" in one]]
+        return [reference for reference in named if reference is not None]
 
     @property
     def directory(self) -> Path:

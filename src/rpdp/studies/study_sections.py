@@ -15,6 +15,7 @@ from rpdp.budgets import ACCOUNT_KINDS, MOST_SILOS_PER_PERSON, PAPER, PARAMETER_
 from rpdp.checks import require_count, require_delta, require_fraction, require_number, require_positive
 from rpdp.errors import InputError
 from rpdp.methods import METHODS
+from rpdp.metrics import metric_named
 from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS, PURPOSES, Purpose
 from rpdp.planning.allowances import checked_reserves
 from rpdp.setting_fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
@@ -63,7 +64,7 @@ class TaskSection:
         data: Instead of name: a function that returns the data in silos.
         model: A function that returns the model; required with data.
         loss: A function from outputs and targets to one value per record; required with data.
-        correct: A function that says which answers are right; by default the class with the largest output.
+        correct: A function that says which answers are right, where no metric can read the outputs.
     """
 
     name: str | None = setting(text, None)
@@ -216,6 +217,28 @@ class TrainingSection:
     def __post_init__(self) -> None:
         if isinstance(self.weights, str):
             object.__setattr__(self, "weights", None)
+
+
+def metric(name: str, value: object) -> str:
+    """Check a metric: a known name, or "package.module:function"."""
+    given = text(name, value)
+    if ":" in given:
+        return reference(name, value)
+    try:
+        return metric_named(given).name
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class EvaluationSection:
+    """`[evaluation]`: what is measured on the silos' test records, in simulations only.
+
+    Attributes:
+        metrics: Names of metrics, such as ["auc", "accuracy"], or "package.module:function"; the first one decides.
+    """
+
+    metrics: tuple[str, ...] | None = setting(list_of(metric), None)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Tuning the learning rate and clip norm of each method, with the same grid and number of trials for all of them.
 
-The best settings are those with the highest accuracy on the silos' test records, on seeds that are not reported. No
+The best settings are those with the best first metric on the silos' test records, on seeds that are not reported. No
 privacy promise covers that choice, and every plan made from it says so.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,10 +17,12 @@ from rpdp.errors import InputError
 from rpdp.studies.comparison import run_cells
 from rpdp.studies.execution import MethodRun
 from rpdp.studies.run_directory import read_summary
+from rpdp.studies.study_data import deciding_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rpdp.metrics import Metric
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
 NAME = "tuning.json"
@@ -32,16 +35,21 @@ class Trial:
 
     Attributes:
         settings: The settings that were tried.
-        accuracies: The accuracies on all test records together, one value per tuning seed.
+        metric: The metric that decides.
+        values: Its values on all test records together, one per tuning seed; None where it has none.
     """
 
     settings: MethodSettings
-    accuracies: tuple[float, ...]
+    metric: Metric
+    values: tuple[float | None, ...]
 
     @property
-    def accuracy(self) -> float:
-        """The mean over the tuning seeds."""
-        return statistics.fmean(self.accuracies)
+    def merit(self) -> float:
+        """The mean over the tuning seeds, larger for better; a metric without a value is worst."""
+        known = [value for value in self.values if value is not None]
+        if len(known) < len(self.values):
+            return -math.inf
+        return statistics.fmean(known) * (1.0 if self.metric.larger_is_better else -1.0)
 
 
 def tune(
@@ -60,12 +68,14 @@ def tune(
     homes = {cell: directory / TRIALS / cell.key(spec) for cell in cells}
     run_cells(spec, homes, workers=workers, keep_silos=False, on_cell=on_cell)
     trials = {method: [_trial(spec, settings, homes) for settings in tried] for method, tried in grid.items()}
-    best = [max(tried, key=lambda trial: trial.accuracy).settings for tried in trials.values()]
+    best = [max(tried, key=lambda trial: trial.merit).settings for tried in trials.values()]
     listed = {
-        method: [{**asdict(trial.settings), "accuracies": trial.accuracies} for trial in tried]
+        method: [{**asdict(trial.settings), "values": trial.values} for trial in tried]
         for method, tried in trials.items()
     }
-    kept = {"seeds": spec.tuning.seeds, "trials": listed, "best": [asdict(settings) for settings in best]}
+    metric = trials[methods[0]][0].metric.name
+    chosen = [asdict(settings) for settings in best]
+    kept = {"seeds": spec.tuning.seeds, "metric": metric, "trials": listed, "best": chosen}
     (directory / NAME).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
     return best
 
@@ -83,7 +93,8 @@ def _grid(spec: StudyFile, method: str) -> list[MethodSettings]:
 
 def _trial(spec: StudyFile, settings: MethodSettings, homes: dict[MethodRun, Path]) -> Trial:
     assert spec.tuning is not None
-    found = [read_summary(homes[MethodRun(settings, seed)])["accuracy"] for seed in spec.tuning.seeds]
-    if any(accuracy is None for accuracy in found):
-        raise InputError(f"{spec.path}: tuning needs test records to measure accuracy, but there are none")
-    return Trial(settings, tuple(found))
+    found = [read_summary(homes[MethodRun(settings, seed)])["metrics"] for seed in spec.tuning.seeds]
+    if not all(found):
+        raise InputError(f"{spec.path}: tuning needs test records to measure on, but there are none")
+    first = next(iter(found[0]))
+    return Trial(settings, deciding_metric(spec, first), tuple(one[first]["value"] for one in found))

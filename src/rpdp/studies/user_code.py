@@ -70,8 +70,10 @@ def call_factory(reference: str, directory: Path, *, seed: int) -> Any:
 
 
 def digest_of_code(reference: str, directory: Path) -> str:
-    """Return a hash of the file that defines a function, to notice when it changes."""
-    source = inspect.getsourcefile(inspect.unwrap(load_function(reference, directory)))
+    """Return a hash of the file that defines a function or another object, to notice when it changes."""
+    found = inspect.unwrap(load_function(reference, directory))
+    defines_itself = inspect.isroutine(found) or inspect.isclass(found)
+    source = inspect.getsourcefile(found if defines_itself else sys.modules[reference.partition(":")[0]])
     return "" if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()
 
 

@@ -73,7 +73,7 @@ def test_every_round_is_scored_and_logged(tmp_path: Path) -> None:
 
     def score(values: Tensor) -> Any:
         model.values.data.copy_(values)
-        return public_records.score({name: public_records.hits(model, name) for name in NAMES})
+        return public_records.measure(model)
 
     seen: list[RoundLog] = []
     result = coordinator(tmp_path, PUBLIC, Local(agents(PUBLIC)), score=score).go(seen.append)

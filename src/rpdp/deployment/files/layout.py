@@ -151,8 +151,7 @@ class Layout:
 
 def _own_code(spec: StudyFile) -> list[Path]:
     """Modules and packages beside the study file that it names: the server needs the model."""
-    references = [spec.task.data, spec.task.model, spec.task.loss, spec.task.correct]
-    names = {reference.partition(":")[0].partition(".")[0] for reference in references if reference is not None}
+    names = {reference.partition(":")[0].partition(".")[0] for reference in spec.own_code}
     modules = [path for name in sorted(names) if (path := spec.directory / f"{name}.py").is_file()]
     packages = [path for name in sorted(names) if (path := spec.directory / name / "__init__.py").is_file()]
     return [*modules, *(path.parent for path in packages)]

@@ -21,14 +21,13 @@ from rpdp.deployment.flower.grid_link import GridLink
 from rpdp.deployment.flower.strategy_backbone import StrategyBackbone
 from rpdp.errors import InputError
 from rpdp.federation.coordinator import Coordinator, RoundSettings
-from rpdp.federation.evaluation import Evaluation
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.planning import PublicPlan
 from rpdp.report import write_report
 from rpdp.setting_fields import plain_name
 from rpdp.studies.run_directory import append_round, is_finished, read_summary, write_result
 from rpdp.studies.run_reports import EDITIONS, facts_of
-from rpdp.studies.study_data import make_model, measure
+from rpdp.studies.study_data import make_evaluation, make_model
 from rpdp.studies.study_file import StudyFile
 from rpdp.studies.user_code import call_factory
 from rpdp.training import FlatModel, Records
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
     from torch import Tensor
 
-    from rpdp.federation.evaluation import Score
     from rpdp.federation.run_result import RoundLog
+    from rpdp.federation.score import Score
 
 LOG = logging.getLogger("rpdp.server")
 CHECKPOINT = "checkpoint"
@@ -142,18 +141,19 @@ def _names(config: Mapping[str, Any]) -> list[str]:
 
 
 def _score(spec: StudyFile, reference: str) -> Callable[[Tensor], Score] | None:
-    """Accuracy on public test records, if the run config names any."""
+    """Metrics on public test records, if the run config names any."""
     if not reference:
         return None
     records = call_factory(reference, spec.directory, seed=0)
     if not isinstance(records, Records):
         raise InputError(f"test: {reference}() returned {type(records).__name__}; it must return rpdp.training.Records")
-    evaluation = Evaluation({"public": records}, measure(spec))
-    flat = FlatModel(make_model(spec, 0))
+    model = make_model(spec, 0)
+    evaluation = make_evaluation(spec, {"public": records}).checked(model)
+    flat = FlatModel(model)
 
     def score(values: Tensor) -> Score:
         flat.values.data.copy_(values)
-        return evaluation.score({"public": evaluation.hits(flat, "public")})
+        return evaluation.measure(flat)
 
     return score
 
@@ -161,5 +161,5 @@ def _score(spec: StudyFile, reference: str) -> Callable[[Tensor], Score] | None:
 def _summary(log: RoundLog) -> str:
     joined = ", ".join(log.joined) + " joined" if log.joined else "nobody joined"
     left_out = "".join(f"; {silo}: {why}" for silo, why in sorted(log.rejected.items()))
-    accuracy = "" if log.score is None else f"; accuracy {log.score.accuracy:.4f}"
+    accuracy = "" if log.score is None else f"; {log.score.text(4)}"
     return f"{joined}{left_out}{accuracy} ({log.seconds:.1f} s)"

@@ -53,7 +53,7 @@ def one_run(settings: Settings, device: str) -> Numbers:
     assert result.score is not None
     return {
         "accuracy": result.score.accuracy,
-        "mean_over_silos": result.score.mean_over_silos,
+        "mean_over_silos": result.score.mean_over_silos["accuracy"],
         "by_round": [round(log.score.accuracy, 4) for log in result.rounds if log.score is not None],
         "overdrawn": sum(view.overdrawn for view in result.silos.values()),
         "records": sum(len(view.plan) for view in result.silos.values()),

@@ -22,7 +22,7 @@ from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.federation import Evaluation
 from rpdp.metrics import Metric, metric_named
-from rpdp.studies.table_models import table_loss, table_model
+from rpdp.studies.table_models import TARGET_METRICS, table_loss, table_model
 from rpdp.studies.user_code import call_factory, load_function
 from rpdp.tasks.dataset import FederatedData
 from rpdp.training import Records
@@ -125,7 +125,10 @@ def _loss(spec: StudyFile) -> Function:
 def make_evaluation(spec: StudyFile, test: Mapping[str, Records]) -> Evaluation:
     """Return what the study file measures on test records."""
     correct = None if spec.task.correct is None else load_function(spec.task.correct, spec.directory)
-    metrics = [own_metric(name, spec.directory) if ":" in name else name for name in spec.evaluation.metrics or ()]
+    names = spec.evaluation.metrics or ()
+    if not names and correct is None and spec.table is not None:
+        names = TARGET_METRICS[spec.table.schema.target.kind]
+    metrics = [own_metric(name, spec.directory) if ":" in name else name for name in names]
     return Evaluation(test, correct, metrics=metrics)
 
 

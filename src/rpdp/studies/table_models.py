@@ -29,6 +29,14 @@ _LOSSES = {
     "survival": hazard_loss,
 }
 
+TARGET_METRICS = {
+    "classification": ("accuracy", "auc"),
+    "regression": ("rmse", "mae", "r2"),
+    "multi_label": ("multilabel_f1", "auc"),
+    "survival": ("concordance",),
+}
+"""What is measured of each kind of target where the study file names no metrics."""
+
 
 def table_model(schema: TableSchema, network: NetworkSection, seed: int) -> nn.Module:
     """Return a new model that fits the features and the target of a schema."""

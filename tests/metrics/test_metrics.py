@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from sklearn import metrics as sklearn_metrics  # type: ignore[import-untyped]
+from sklearn import metrics as sklearn_metrics
 
 from rpdp.errors import InputError
 from rpdp.metrics import METRICS, NEEDS, Metric, Predictions, metric_named, title_of

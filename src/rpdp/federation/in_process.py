@@ -116,8 +116,8 @@ class InProcessRun:
             tuple(self._rounds),
             views,
             seconds,
-            groups,
             self._model.module,
+            groups,
         )
 
     def _round(self, pool: Pool) -> RoundLog:

@@ -77,9 +77,9 @@ class RunResult:
         rounds: All rounds.
         silos: The silos' own views, by name. Sensitive.
         seconds: The wall-clock time.
-        groups: The final model's metrics on training records, by budget, if they were measured. Sensitive.
         module: A module of the run's architecture, for `model`; None where it is not known, as in a result read from
             files. It is not stored.
+        groups: The final model's metrics on training records, by budget, if they were measured. Sensitive.
     """
 
     run: str
@@ -90,8 +90,8 @@ class RunResult:
     rounds: tuple[RoundLog, ...]
     silos: Mapping[str, SiloView]
     seconds: float
-    groups: tuple[GroupScore, ...] = field(default=(), repr=False)
     module: nn.Module | None = field(default=None, repr=False, compare=False)
+    groups: tuple[GroupScore, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         kind = "simulation" if self.is_simulation else "production"

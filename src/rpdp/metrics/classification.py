@@ -25,7 +25,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 @contextmanager
 def quiet_sklearn() -> Iterator[Any]:
     """`sklearn.metrics`, loaded when it is first needed, without its warnings about classes that are missing."""
-    from sklearn import metrics  # type: ignore[import-untyped]
+    from sklearn import metrics
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -123,16 +123,59 @@ class PartlyFrozen(nn.Module):
         return logits
 
 
+class Recurrent(nn.Module):
+    """A recurrent layer, its outputs and its last states."""
+
+    def __init__(self, layer: nn.RNNBase, *, first: bool = False) -> None:
+        super().__init__()
+        self.layer = layer
+        self.first = first
+        directions = 2 if layer.bidirectional else 1
+        self.head = nn.Linear(2 * layer.hidden_size * directions, CLASSES)
+
+    def forward(self, values: Tensor) -> Tensor:
+        inputs = values if self.layer.batch_first else values.transpose(0, 1)
+        state = values[:, 0, :1].expand(self.layer.num_layers, -1, self.layer.hidden_size)
+        output, last = self.layer(inputs, state) if self.first else self.layer(inputs)
+        output = output if self.layer.batch_first else output.transpose(0, 1)
+        directions = 2 if self.layer.bidirectional else 1
+        last = last[0] * last[1] if isinstance(last, tuple) else last
+        ended = last[-directions:].transpose(0, 1).flatten(1)
+        logits: Tensor = self.head(torch.cat([output.mean(1), ended], dim=1))
+        return logits
+
+
+class Cells(nn.Module):
+    """A loop over time with cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRUCell(4, 5)
+        self.lstm = nn.LSTMCell(5, 4)
+        self.plain = nn.RNNCell(4, 3, bias=False, nonlinearity="relu")
+        self.head = nn.Linear(3, CLASSES)
+
+    def forward(self, values: Tensor) -> Tensor:
+        hidden, state, last = None, None, None
+        for step in values.unbind(1):
+            hidden = self.gru(step, hidden)
+            state = self.lstm(hidden, state)
+            last = self.plain(state[0], last)
+        logits: Tensor = self.head(last)
+        return logits
+
+
 Inputs = Callable[[int, torch.Generator], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
 class Example:
-    """A model and how to make inputs for it."""
+    """A model and how to make inputs for it. Some of torch's recurrent functions have no batching rule for vmap."""
 
     build: Callable[[], nn.Module]
     inputs: Inputs
     classes: int = CLASSES
+    by_vmap: bool = True
 
     def model(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> FlatModel:
         module = copy.deepcopy(self.build()).to(dtype)
@@ -222,6 +265,21 @@ EXAMPLES: dict[str, Example] = {
         ),
         floats(5, 4),
     ),
+    "rnn": Example(lambda: Recurrent(nn.RNN(4, 5, batch_first=True), first=True), floats(6, 4)),
+    "rnn, relu, no bias": Example(
+        lambda: Recurrent(nn.RNN(4, 5, nonlinearity="relu", bias=False)), floats(6, 4), by_vmap=False
+    ),
+    "lstm": Example(lambda: Recurrent(nn.LSTM(4, 5, batch_first=True)), floats(6, 4), by_vmap=False),
+    "lstm, two layers, both directions": Example(
+        lambda: Recurrent(nn.LSTM(4, 3, 2, bidirectional=True)), floats(3, 4), by_vmap=False
+    ),
+    "gru": Example(lambda: Recurrent(nn.GRU(4, 5, batch_first=True), first=True), floats(6, 4)),
+    "gru, two layers, both directions": Example(
+        lambda: Recurrent(nn.GRU(4, 3, 2, bidirectional=True, batch_first=True, bias=False)),
+        floats(3, 4),
+        by_vmap=False,
+    ),
+    "cells": Example(Cells, floats(3, 4), by_vmap=False),
     "augmented copies": Example(Copies, floats(3, 4)),
     "partly frozen": Example(PartlyFrozen, floats(4)),
 }
@@ -243,7 +301,7 @@ class Case:
 
 
 def cases(names: Iterable[str]) -> list[object]:
-    chosen = [(kind, name) for name in names for kind in KERNELS]
+    chosen = [(kind, name) for name in names for kind in KERNELS if kind is not VmapKernel or EXAMPLES[name].by_vmap]
     chosen += [(AffineKernel, name) for name in names if name.startswith("linear") and "," not in name]
     return [pytest.param(Case(kind, EXAMPLES[name]), id=f"{kind.name}, {name}") for kind, name in chosen]
 

@@ -18,6 +18,7 @@ from rpdp.training import (
     Records,
     UnsupportedModelError,
 )
+from tests.training.conftest import EXAMPLES
 
 if TYPE_CHECKING:
     from tests.training.conftest import Case, Example
@@ -85,6 +86,20 @@ def test_adding_a_record_with_a_huge_gradient_moves_the_sum_by_at_most_the_clip_
     base = kernel.clipped_sum(records.rows(0, 5), clip_norm).total.double()
     moved = float((kernel.clipped_sum(records, clip_norm).total.double() - base).norm())
     assert clip_norm * (1 - 1.5 * CLIP_SLACK) < moved <= clip_norm
+
+
+@pytest.mark.parametrize("name", ["rnn", "lstm", "gru", "cells"])
+def test_one_more_sequence_moves_the_sum_by_at_most_the_clip_norm(name: str) -> None:
+    """Saturated gates give gradients that cancel or vanish; no record adds more than L, and none is NaN."""
+    example = EXAMPLES[name]
+    model, records = example.model(torch.float32), example.records(6, torch.float32)
+    kernel = GhostKernel(model, cross_entropy)
+    for size in (1.0, 30.0, 1e30):
+        grown = Records((records.inputs[0] * size,), records.targets)
+        clip_norm = max(1e-6 * float(kernel.clipped_sum(grown, 1.0).norms.nan_to_num().max()), 1e-9)
+        moved = kernel.clipped_sum(grown, clip_norm).total.double()
+        moved -= kernel.clipped_sum(grown.rows(0, 5), clip_norm).total.double()
+        assert float(moved.norm()) <= clip_norm
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])

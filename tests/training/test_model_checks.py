@@ -214,6 +214,18 @@ class Last(nn.Module):
         return found[0][:, -1]
 
 
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, values: Tensor) -> Tensor:
+        lengths = torch.full((len(values),), 2)
+        packed = nn.utils.rnn.pack_padded_sequence(values, lengths, batch_first=True, enforce_sorted=False)
+        last: Tensor = self.layer(packed)[1][0]
+        return last
+
+
 class TimeFirst(nn.Module):
     """Positions before records: the second dimension counts records."""
 
@@ -240,12 +252,14 @@ class OwnParameter(nn.Module):
     ("module", "shape", "expected", "reason"),
     [
         (OwnParameter(), (4,), VmapKernel, "no closed form for the model"),
-        (nn.Sequential(nn.LSTM(4, 5, batch_first=True), Last(), nn.Linear(5, 3)), (3, 4), None, "LSTM"),
+        (nn.Sequential(nn.LSTM(4, 5, proj_size=3, batch_first=True), Last()), (3, 4), None, r"for 0 \(LSTM\)"),
+        (Packed(), (3, 4), LoopKernel, "pad sequences instead of packing"),
         (UsesFunction(), (4,), LoopKernel, "custom autograd function"),
         (TimeFirst(), (2, 4), VmapKernel, "does not keep records apart"),
         (TimeFirst(), (3, 4), VmapKernel, "records must come first"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_other_models_fall_back_say_so_and_are_right(
     module: nn.Module, shape: tuple[int, ...], expected: type | None, reason: str
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rpdp.training.ghost.recurrent import records_first
 from rpdp.training.kernel import Kernel, Progress, clip_factors
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ class LoopKernel(Kernel):
     """Each record is a batch of its own, so nothing in model or loss can mix two of them."""
 
     name = "loop"
+
+    def record_losses(self, records: Records) -> Tensor:
+        """As the model computes them. Only the probe asks for several records at once."""
+        with records_first(self.model.module):
+            return super().record_losses(records)
 
     def _add(self, records: Records, bound: float, total: Tensor, progress: Progress | None) -> Tensor:
         squared_norms = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -18,7 +18,8 @@ from rpdp.training.ghost.attention import RecordedAttention
 from rpdp.training.ghost.cancellation import total_norms
 from rpdp.training.ghost.layer_rules import SlotUse, rule_for
 from rpdp.training.ghost.parameter_uses import DirectUse, FactorUse, Use, combine
-from rpdp.training.ghost.recorder import Recorder, UnsupportedModelError, count_edges
+from rpdp.training.ghost.recorder import RecordedForward, Recorder, UnsupportedModelError, count_edges
+from rpdp.training.ghost.recurrent import RecordedCell, RecordedRecurrent, records_first
 from rpdp.training.kernel import Kernel, PerRecordLoss, Progress, clip_factors
 
 if TYPE_CHECKING:
@@ -44,15 +45,15 @@ class GhostKernel(Kernel):
     def __init__(self, model: FlatModel, loss: PerRecordLoss) -> None:
         super().__init__(model, loss)
         self._rules: dict[nn.Module, Rule] = {}
-        self._attention: dict[nn.MultiheadAttention, RecordedAttention] = {}
+        self._forwards: dict[nn.Module, RecordedForward] = {}
         self._index = {id(parameter): index for index, parameter in enumerate(model.parameters)}
         self._ends = list(accumulate(model.sizes))
         inside: set[nn.Module] = set()
         for name, module in model.module.named_modules():
             if module in inside or not _trainable(module):
                 continue
-            if type(module) is nn.MultiheadAttention and RecordedAttention.supports(module):
-                self._attention[module] = RecordedAttention(module)
+            if (forward := _recorded_forward(module)) is not None:
+                self._forwards[module] = forward
                 inside.update(module.modules())
                 continue
             rule = rule_for(module)
@@ -87,7 +88,7 @@ class GhostKernel(Kernel):
             records: At least one record.
             weights: The weight of each record's loss, 1 by default; the probe sets some to zero.
         """
-        with Recorder(self._rules, self._attention, len(records)) as recorder:
+        with Recorder(self._rules, self._forwards, len(records)) as recorder:
             losses = self.record_losses(records)
         edges = count_edges(losses, self.model.parameters)
         calls = recorder.settle(losses, torch.ones_like(losses) if weights is None else weights)
@@ -106,9 +107,9 @@ class GhostKernel(Kernel):
         With weight zero on the second loss, no use may show any gradient for the second record. A gradient there means
         a layout in which records do not come first, or a hidden coupling of records.
         """
-        plain = torch.autograd.grad(
-            self.record_losses(pair).sum(), self.model.parameters, allow_unused=True, materialize_grads=True
-        )
+        with records_first(self.model.module):
+            losses = self.record_losses(pair)
+        plain = torch.autograd.grad(losses.sum(), self.model.parameters, allow_unused=True, materialize_grads=True)
         ours = torch.zeros_like(self.model.values.data)
         views = self.model.views(ours)
         weights = ours.new_ones(2)
@@ -130,6 +131,19 @@ class GhostKernel(Kernel):
                     f"parameter {name} is used {edges[id(parameter)]} times in the graph and "
                     f"{recorded[id(parameter)]} times by its layers: it is also used outside of them"
                 )
+
+
+def _recorded_forward(module: nn.Module) -> RecordedForward | None:
+    """The forward pass that records a layer whose weights hooks cannot see, or None for all other layers."""
+    if module._forward_hooks or module._forward_pre_hooks:
+        return None
+    if type(module) is nn.MultiheadAttention and RecordedAttention.supports(module):
+        return RecordedAttention(module)
+    if RecordedRecurrent.supports(module):
+        return RecordedRecurrent(cast("nn.RNNBase", module))
+    if RecordedCell.supports(module):
+        return RecordedCell(cast("nn.RNNCellBase", module))
+    return None
 
 
 def _trainable(module: nn.Module) -> bool:

@@ -1,7 +1,8 @@
 """Layer rules: how each supported layer uses its parameters, given its input and output gradient.
 
-Supported are Linear (with any number of middle dimensions), Conv1d/2d/3d, Embedding, LayerNorm, GroupNorm, and
-MultiheadAttention (see `attention`). A rule applies to exactly these classes, because a subclass may do something else.
+Supported are Linear (with any number of middle dimensions), Conv1d/2d/3d, Embedding, LayerNorm, GroupNorm,
+MultiheadAttention (see `attention`), RNN, LSTM and GRU (see `recurrent`). A rule applies to exactly these classes,
+because a subclass may do something else.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError, RpdpError
+from rpdp.training.ghost.recurrent_sequences import SEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,21 +62,28 @@ class Call:
         self.inputs, self.extra = self.inputs.new_empty(0), None
 
 
+class RecordedForward(Protocol):
+    """A forward pass that records its own uses of weights, in place of a module's."""
+
+    def __call__(self, recorder: Recorder, /, *arguments: Any, **named: Any) -> Any:
+        """Like the module's own `forward`."""
+
+
 class Recorder:
     """A context manager that records the calls of trainable layers and leaves the model as it was."""
 
-    def __init__(self, rules: dict[nn.Module, Rule], attention: dict[nn.MultiheadAttention, Any], count: int) -> None:
+    def __init__(self, rules: dict[nn.Module, Rule], forwards: dict[nn.Module, RecordedForward], count: int) -> None:
         self._rules = rules
         self._count = count
-        self._attention = attention
+        self._forwards = forwards
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self.calls: list[Call] = []
 
     def __enter__(self) -> Self:
         for module, rule in self._rules.items():
             self._handles.append(module.register_forward_hook(partial(self._hook, rule)))
-        for module, attention in self._attention.items():
-            module.__dict__["forward"] = partial(attention, self)
+        for module, forward in self._forwards.items():
+            module.__dict__["forward"] = partial(forward, self)
         return self
 
     def __exit__(
@@ -83,7 +91,7 @@ class Recorder:
     ) -> None:
         for handle in self._handles:
             handle.remove()
-        for module in self._attention:
+        for module in self._forwards:
             module.__dict__.pop("forward", None)
 
     def _hook(self, rule: Rule, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
@@ -91,10 +99,10 @@ class Recorder:
             raise UnsupportedModelError(f"{type(module).__name__} is called with keyword arguments")
         self.record(rule, arguments[0], output)
 
-    def record(self, rule: Rule, inputs: Tensor, output: Tensor) -> None:
+    def record(self, rule: Rule, inputs: Tensor, output: Tensor) -> Call | None:
         """Record one call. A call without gradient (inside `torch.no_grad`) is ignored."""
         if not output.requires_grad:
-            return
+            return None
         detached = inputs.detach()
         # The gradient of an eager layer passes by on its way to the layers below it, so a hook can catch it. At the
         # lowest layers nothing passes: their gradient must be requested through an edge.
@@ -106,6 +114,7 @@ class Recorder:
             hook: Any = output.register_hook
             hook(lambda gradient: call.settle(gradient, count))
         self.calls.append(call)
+        return call
 
     def settle(self, losses: Tensor, weights: Tensor) -> list[Call]:
         """Run the backward pass from Σ weights · losses; return the calls that the gradient reached, all settled."""
@@ -131,7 +140,8 @@ def count_edges(losses: Tensor, parameters: Iterable[nn.Parameter]) -> Counter[i
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
-        if isinstance(node, BackwardCFunction):
+        forward: Any = getattr(node, "_forward_cls", None)
+        if isinstance(node, BackwardCFunction) and forward not in SEQUENCES:
             raise UnsupportedModelError(
                 f"{type(node).__name__} is a custom autograd function, whose backward could mix records"
             )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rpdp import BudgetTable, PublicPlan
 from rpdp.cli.run import run as command
 from rpdp.deployment.agent.agent_client import ask
 from rpdp.deployment.files.layout import Layout
@@ -30,6 +31,7 @@ from rpdp.deployment.trial import start_agent
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.frames import Frame
 from rpdp.ledger import Ledger
+from rpdp.planning import Allowance, assign_allowed
 
 from . import trials
 
@@ -168,6 +170,58 @@ def test_check(made: Rpdp) -> None:
     path = Path("f/silos/silo-00/silo.toml")
     path.write_text(path.read_text().replace("allowed_plans = [] ", ""))
     assert "any plan within the policy may run and book budgets" in made("silo", "check", path)
+
+
+def spends(*shares: float) -> None:
+    """Book shares of everybody's budget at a silo, in runs that were over long ago."""
+    plan = PublicPlan.read("f/server/plan.json")
+    budgets = BudgetTable.read("f/silos/silo-00/budgets.csv")
+    with Ledger.open("f/silos/silo-00/ledger.db") as ledger:
+        for number, share in enumerate(shares):
+            allowance = Allowance(share=share)
+            allowed = ledger.left(budgets, ledger.lifetime_delta, allowance)
+            ledger.reserve(f"run {number}", assign_allowed(plan, budgets.ids, allowed), None, allowance)
+            ledger.charge(f"run {number}", plan.schedule.rounds, lambda: False, lambda: (1,))
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ((), "{records} of {records} records can take part in full, 0 reduced, 0 not at all"),
+        ((0.8,), " used up by earlier runs), 0 not at all"),
+        ((1.0,) * 20, "silo silo-00: 0 of {records} records can take part in full"),
+    ],
+    ids=["fresh", "used", "used up"],
+)
+def test_check_says_what_the_next_run_finds(made: Rpdp, shares: tuple[float, ...], expected: str) -> None:
+    """On a fresh, a used and a used-up ledger; for the largest run of the policy, or for a plan."""
+    silo, more = "f/silos/silo-00/silo.toml", max(2 - len(shares), 0)
+    trials.set_value(Layout.read(Path("f")), "silo-00", "release_after", "20")
+    spends(*shares)
+    told = made.json("silo", "check", silo, "--plan", "f/server/plan.json")
+    outlook = told["next_run"]["outlook"]
+    shown = made("silo", "check", silo, "--plan", "f/server/plan.json")
+    assert expected.format(records=told["records"]) in shown
+    assert f"the next run, as plan {told['allowed_plans'][0][:12]}…:" in shown
+    assert "runs like this one that fit, this one included: " in shown
+    assert f"the policy admits {more} more run" in shown
+    assert (outlook["records"], outlook["runs_allowed"]) == (told["records"], more)
+    assert outlook["is_noise"] is (len(shares) == 20)
+    assert ("the run would be noise" in shown) is (len(shares) == 20)
+    assert (outlook["in_full"] == outlook["records"]) is (not shares)
+    largest = made("silo", "check", silo)
+    assert "the next run, as the largest run that the policy admits:" in largest
+    assert "can take part in full" in largest
+
+
+def test_check_without_an_allowance_says_why_nothing_is_known(made: Rpdp) -> None:
+    trials.set_value(Layout.read(Path("f")), "silo-00", "release_after", "20")
+    path = Path("f/silos/silo-00/silo.toml")
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("max_share_per_run")]
+    path.write_text("\n".join(lines))
+    assert "not known: this silo's policy states no max_share_per_run" in made("silo", "check", path)
+    told = made.json("silo", "check", path)["next_run"]
+    assert (told["outlook"], told["problem"].split(",")[0]) == (None, "this silo's policy states no max_share_per_run")
 
 
 def test_check_demands_more_time_than_the_slowest_round_takes(made: Rpdp) -> None:

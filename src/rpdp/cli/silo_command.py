@@ -31,30 +31,50 @@ def _root() -> None:
 
 
 @app.command()
-def check(file: SiloFileArgument, as_json: options.Json = False) -> None:
+def check(
+    file: SiloFileArgument,
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", help="The public plan of the next run; by default the largest that the policy admits."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
     """Open everything that the agent would open, measure the slowest round, and describe it. Nothing is served.
 
-    It is refused (exit code 3) if `release_after` is shorter than a round can take: a record could then make its round
-    late, and everybody would see that.
+    It says from the ledger what the next run would find: who can take part, who cannot and why, the signal that is
+    left, how many more such runs fit. It is refused (exit code 3) if `release_after` is shorter than a round can take:
+    a record could then make its round late, and everybody would see that.
 
     Example: `rpdp silo check silo.toml`
     """
+    from rpdp.deployment.agent.checked_outlook import checked_outlook, require_time_to_plan
     from rpdp.deployment.agent.opening import open_agent
     from rpdp.deployment.agent.slowest_rounds import not_checked, require_enough_time, slowest_rounds
     from rpdp.deployment.files.silo_file import SiloFile
+    from rpdp.planning import PublicPlan
 
     spec = SiloFile.read(file)
+    public = None if plan is None else PublicPlan.read(plan)
     with open_agent(spec) as agent:
         facts = _facts(spec, agent)
+        found = checked_outlook(spec, agent, public)
+        facts["next_run"] = {
+            "plan": found.what,
+            "outlook": None if found.outlook is None else found.outlook.facts(),
+            "problem": found.problem,
+        }
         seconds = slowest_rounds(spec, agent)
         facts["slowest_round"] = {name: round(each, 4) for name, each in seconds.items()}
         facts["not_covered"] = not_checked(spec, agent)
         require_enough_time(spec, seconds)
+        require_time_to_plan(spec, found)
     if as_json:
         print_json(facts)
         return
     say(f"silo {facts['silo']}: {facts['records']:,} records, each with a budget and an account")
     say_line(f"ledger: {facts['ledger']} ({facts['kind']}), {facts['runs']} of {facts['max_runs']} runs admitted")
+    for line in found.lines():
+        say(line)
     for name, model in facts["models"].items():
         say_line(f"model {name}: {model['parameters']:,} parameters, fingerprint {model['fingerprint']}")
         say_line(f"model {name}: a round takes at most {facts['slowest_round'][name]:.3g} s here, whatever is drawn")

@@ -184,6 +184,7 @@ class Silo:
         loss: PerRecordLoss,
         randomness: Randomness,
         hold: int | None = None,
+        before_hold: Callable[[], None] | None = None,
     ) -> SiloPlan:
         """Check a public plan against the policy, plan from what is left, and hold it. Nothing is released.
 
@@ -198,6 +199,7 @@ class Silo:
             randomness: The silo's own randomness; `Secure()` in production.
             hold: For how many seconds the budgets are held if no round is charged; by default as long as the policy
                 allows.
+            before_hold: Called once a new run has passed all checks, just before anything is held.
         """
         # Before planning: an expiry counted from its end would show how long it took, which depends on the records.
         began = self.account.clock()
@@ -235,6 +237,8 @@ class Silo:
             require_value_independent(module, loss, self.records)
         announced = self.announced(run)
         if announced is None:
+            if before_hold is not None:
+                before_hold()
             self.account.reserve(run, plan, began + held_for, self.policy.allowance(public))
         self._forget_finished(run)
         self._runs[run] = _Run(run, plan, kernel, randomness)

@@ -11,6 +11,8 @@ from rpdp.federation.local_training import LocalTraining
 from rpdp.federation.silo import Silo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor, nn
@@ -52,8 +54,9 @@ class UnprotectedSilo(Silo):
         loss: PerRecordLoss,
         randomness: Randomness,
         hold: int | None = None,
+        before_hold: Callable[[], None] | None = None,
     ) -> SiloPlan:
         """Admit a run as `Silo.admit` does, in simulations only."""
         if not (self.account.is_simulation and randomness.is_simulation):
             raise PrivacyRefusal(f"silo {self.name}: method privacy_free is for simulations only; use method rpdp")
-        return super().admit(run, public, module, loss, randomness, hold)
+        return super().admit(run, public, module, loss, randomness, hold, before_hold)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rpdp.deployment.agent.checked_outlook import CheckedOutlook, require_time_to_plan
 from rpdp.deployment.agent.slowest_rounds import require_enough_time
 from rpdp.errors import PrivacyRefusal
 
@@ -29,6 +30,14 @@ def test_the_time_that_is_advised_is_enough() -> None:
         require_enough_time(silo_file(1.0), seconds)
     advised = float(str(refusal.value).partition("Use release_after = ")[2].partition(",")[0])
     require_enough_time(silo_file(advised), seconds)
+
+
+def test_planning_for_these_records_must_fit_into_the_public_time() -> None:
+    """An admission plans twice that long: its answer would be late, and how late depends on the records."""
+    require_time_to_plan(silo_file(10.0), CheckedOutlook("a plan", None, seconds=4.49))
+    with pytest.raises(PrivacyRefusal, match=r"release_after=10 is too short: planning a run for these records"):
+        require_time_to_plan(silo_file(10.0), CheckedOutlook("a plan", None, seconds=4.51))
+    require_time_to_plan(silo_file(None), CheckedOutlook("a plan", None, seconds=1e6))
 
 
 def test_without_a_public_time_no_round_is_too_slow() -> None:

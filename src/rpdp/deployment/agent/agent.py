@@ -26,6 +26,7 @@ from rpdp.federation.frames import Frame, refused
 from rpdp.federation.messages import Update
 from rpdp.federation.policy import CONCURRENT_RUNS
 from rpdp.federation.silo import TooLate
+from rpdp.federation.silo_outlook import silo_outlook
 from rpdp.federation.training_process import TrainingProcess
 from rpdp.training import SMALLEST_CLIP_NORM, FlatModel, make_kernel, require_value_independent
 
@@ -189,7 +190,15 @@ class Agent:
         if self.silo.announced(run) is None:
             self._served.add(run)  # now: if admission fails after it is booked, the server must be able to cancel it
         try:
-            self.silo.admit(run, public, model.module, model.loss, self._randomness(), hold)
+            self.silo.admit(
+                run,
+                public,
+                model.module,
+                model.loss,
+                self._randomness(),
+                hold,
+                before_hold=lambda: self._log_outlook(run, public),
+            )
         except PrivacyRefusal as refusal:
             # Returned, not raised, so that it leaves at the public time: it may come after budgets and steward actions
             # were read, which takes longer the more there are.
@@ -199,6 +208,21 @@ class Agent:
         LOG.info("admitted run %r, plan %s…; held for %d s until its first round", run, public.fingerprint[:12], hold)
         uncovered = list(self.silo.account.uncovered_cancellations())
         return Frame({"kind": "admitted", "uncovered": uncovered, "head": self._head()})
+
+    def _log_outlook(self, run: str, public: PublicPlan) -> None:
+        """Tell the silo's own log what a new run finds in the ledger, before anything is held.
+
+        The answer does not depend on what is found, nor on whether it can be found, and it leaves at the public time:
+        `rpdp silo check` demands a `release_after` with room for this. With `release_after = "ready"` the time of an
+        admission is not covered, and this is part of it.
+        """
+        try:
+            outlook = silo_outlook(self.silo, public)
+        except Exception:
+            LOG.exception("run %r: what the ledger has left for it could not be found", run)
+            return
+        for line in [] if outlook is None else outlook.lines():
+            LOG.info("run %r: %s", run, line)
 
     def _cancel(self, run: str, head: dict[str, Any] | None) -> Frame:
         """Give back what a run holds. The head matters here, too: an old copy of a ledger has forgotten charges."""

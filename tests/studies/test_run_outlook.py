@@ -141,3 +141,33 @@ def test_the_signal_is_that_of_the_plan_that_is_held(steward: Steward) -> None:
     found = read_result(Path("study/spring"))
     for one in told:
         assert one["signal_to_noise"] == pytest.approx(found.silos[one["silo"]].plan.signal_to_noise, rel=1e-12)
+
+
+def test_the_silos_report_says_what_the_ledgers_had_left(steward: Steward) -> None:
+    """The same words, also when it is rebuilt; the edition to share has none of them."""
+    uses(steward, "spring")
+    assert steward.types("train", study(steward, "bigger", WHOLE)) == 0
+    said = "0 of 40 records can take part in full, 40 reduced (40 used up by earlier runs), 0 not at all"
+    home = Path("study/bigger")
+    for rebuilt in (False, True):
+        if rebuilt:
+            assert steward.types("report", home) == 0, steward.err
+        page = (home / "report.html").read_text()
+        for silo in SILOS:
+            assert f"<li>silo {silo}: {said}</li>" in page
+            assert f"<li>silo {silo}: runs like this one that fit, this one included: 0 in full, 1 above" in page
+    shared = (home / "report-share.html").read_text()
+    assert "can take part" not in shared
+    assert "What the ledgers had left" not in shared
+    assert (home / "silo" / "a" / "outlook.json").stat().st_mode & 0o077 == 0
+    for path in home.iterdir():
+        assert path.is_dir() or path.name == "report.html" or "can take part" not in path.read_text(errors="ignore")
+
+
+def test_a_run_that_goes_on_keeps_what_it_found_at_first(steward: Steward) -> None:
+    uses(steward)
+    assert steward.types("train", study(steward, "spring")) == 0
+    found = Path("study/spring/silo/a/outlook.json").read_text()
+    (Path("study/spring") / "result.json").unlink()
+    assert steward.types("train", "spring.toml", "--resume") == 0, steward.err
+    assert Path("study/spring/silo/a/outlook.json").read_text() == found

@@ -11,16 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """Texts for a report. All but `budgets` appear in both editions, so they must say nothing about records.
+    """Texts for a report. All but `budgets` and `outlook` appear in both editions: they must say nothing about records.
 
     Attributes:
         task: What was learned from what.
         budgets: Where the budgets come from: a distribution with its parameters, or a file. Silo edition only.
         notes: What the promise does not cover, beyond the notes of the public plan: how the data was prepared, ….
         promises: By method, what it promises, in a sentence.
+        outlook: What the ledgers had left before a real run held anything, a line each. Silo edition only.
     """
 
     task: str | None = None
     budgets: str | None = None
     notes: Sequence[str] = ()
     promises: Mapping[str, str] = field(default_factory=dict)
+    outlook: Sequence[str] = ()

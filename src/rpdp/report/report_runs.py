@@ -58,9 +58,11 @@ class ReportRuns:
             empty = ", ".join(name for name, runs in methods.items() if not runs) or "results"
             raise InputError(f"a report needs at least one run of each method; there is none of {empty}")
         unprotected = frozenset(name for name, runs in methods.items() if any(map(_prices_nothing, runs)))
+        facts = facts or ReportFacts()
         if edition == "share":
             methods = {name: tuple(replace(run, silos={}, groups=()) for run in runs) for name, runs in methods.items()}
-        return cls(methods, unprotected, "share" if edition == "share" else "silo", facts or ReportFacts())
+            facts = replace(facts, outlook=())
+        return cls(methods, unprotected, "share" if edition == "share" else "silo", facts)
 
     @property
     def run(self) -> RunResult:

@@ -5,7 +5,7 @@
     rounds.jsonl          one line per round, as the server saw it
     model.safetensors     the final model, parameter by parameter
     result.json           the result in numbers; it exists only if the run is finished
-    silo/NAME/            silo-plan.parquet, draws.parquet and view.json: sensitive
+    silo/NAME/            silo-plan.parquet, draws.parquet and view.json: sensitive; outlook.json of a real run, too
     silo/budget-groups.json  metrics of the final model on training records, by budget: sensitive
 
 How long a round of a real run takes depends on how many records are drawn (privacy.md, rule 14). Its times are
@@ -41,11 +41,13 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from rpdp.ledger.inspection.outlook import Outlook
+
 FORMAT = "rpdp-run/2"
 _FORMATS = ("rpdp-run/1", FORMAT)
 """Formats that are read. The first one knows accuracy only."""
 PLAN, ROUNDS, MODEL, RESULT = "public-plan.json", "rounds.jsonl", "model.safetensors", "result.json"
-SILOS, VIEW, GROUPS = "silo", "view.json", "budget-groups.json"
+SILOS, VIEW, GROUPS, OUTLOOK = "silo", "view.json", "budget-groups.json", "outlook.json"
 STUDY_FILE = "study.toml"
 _FORMER_STUDY_FILE = "run.toml"
 """The name of the study file in directories written by release 0.1."""
@@ -170,6 +172,24 @@ def read_result(directory: str | Path) -> RunResult:
     except FileNotFoundError as error:
         raise InputError(f"{directory}: the run is damaged: missing {error.filename or error}") from None
     except (ValueError, KeyError, TypeError, SafetensorError, pa.ArrowInvalid) as error:
+        raise InputError(f"{directory}: the run is damaged: {type(error).__name__}: {error}") from None
+
+
+def write_outlooks(directory: str | Path, outlooks: Iterable[Outlook]) -> None:
+    """Keep what a real run found in the ledgers before it held anything, with each silo."""
+    for outlook in outlooks:
+        home = Path(directory) / SILOS / outlook.silo
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with private_file(home / OUTLOOK, overwrite=True) as file:
+            file.write(json.dumps({**outlook.facts(), "lines": outlook.lines()}, ensure_ascii=False).encode() + b"\n")
+
+
+def read_outlooks(directory: str | Path) -> list[str]:
+    """Read what a real run found in the ledgers, a line each; nothing if it is not known."""
+    found = sorted((Path(directory) / SILOS).glob(f"*/{OUTLOOK}"))
+    try:
+        return [str(line) for path in found for line in json.loads(path.read_text(encoding="utf-8"))["lines"]]
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{directory}: the run is damaged: {type(error).__name__}: {error}") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +11,7 @@ from rpdp.errors import InputError, RpdpError
 from rpdp.ledger.store.holds import uncovered_note
 from rpdp.methods import METHODS
 from rpdp.report import ReportFacts, write_report
-from rpdp.studies.run_directory import RESULT, read_result, study_file_in
+from rpdp.studies.run_directory import RESULT, read_outlooks, read_result, study_file_in
 from rpdp.studies.study_file import StudyFile
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ COMPARISON = "comparison.json"
 def write_reports(results: Results, directory: str | Path, spec: StudyFile) -> None:
     """Write both editions of the report."""
     for edition, name in EDITIONS.items():
-        write_report(results, Path(directory) / name, edition=edition, facts=facts_of(spec))
+        write_report(results, Path(directory) / name, edition=edition, facts=_facts_in(directory, spec))
 
 
 def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sections: Sequence[Markup] = ()) -> Path:
@@ -39,8 +40,13 @@ def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sec
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory; give the directory of a run or comparison")
     spec = StudyFile.read(study_file_in(directory))
-    write_report(_results(directory), out, edition=edition, facts=facts_of(spec), sections=sections)
+    write_report(_results(directory), out, edition=edition, facts=_facts_in(directory, spec), sections=sections)
     return out
+
+
+def _facts_in(directory: str | Path, spec: StudyFile) -> ReportFacts:
+    """Return the facts of a run, with what its ledgers had left for it; the edition to share drops that."""
+    return replace(facts_of(spec), outlook=read_outlooks(directory))
 
 
 def facts_of(spec: StudyFile) -> ReportFacts:

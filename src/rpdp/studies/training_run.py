@@ -32,6 +32,7 @@ from rpdp.studies.run_directory import (
     is_finished,
     read_result,
     study_file_in,
+    write_outlooks,
     write_result,
     write_rounds,
 )
@@ -41,7 +42,7 @@ from rpdp.studies.study_file import StudyFile
 from rpdp.studies.study_tables import SCHEMA_COPY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rpdp.federation import RoundLog, RunResult
     from rpdp.ledger import Ledger
@@ -127,7 +128,7 @@ def train(
             built = build(spec, settings, seed, device=device)
         if on_begin is not None:
             on_begin(built)
-        recorder = _Recorder(directory, built, on_round)
+        recorder = _Recorder(directory, built, found, on_round)
         if seed is not None:
             result = execute(built, workers=workers, on_round=recorder, on_remark=on_remark, checkpoint=checkpoint)
         else:
@@ -231,8 +232,15 @@ def _require_same(found: RunResult, settings: MethodSettings, seed: int | None, 
 class _Recorder:
     """Records every round; the first call also records how the run was started."""
 
-    def __init__(self, directory: Path, built: PreparedRun, on_round: Callable[[RoundLog], None] | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        built: PreparedRun,
+        found: Sequence[Shortfall],
+        on_round: Callable[[RoundLog], None] | None,
+    ) -> None:
         self._directory = directory
+        self._found = found
         self._built = built
         self._on_round = on_round
         self._begun = False
@@ -251,6 +259,7 @@ class _Recorder:
         directory.mkdir(parents=True, exist_ok=True)
         spec.write_copy(study_file_in(directory))
         self._built.public.write(directory / PLAN)
+        write_outlooks(directory, [one.outlook for one in self._found])
         kept = Checkpoint.read(directory / CHECKPOINT)
         write_rounds(directory, kept.rounds[:-1] if kept is not None else (), with_time=self._built.seed is not None)
         self._begun = True

@@ -16,6 +16,7 @@ from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import Policy, RoundLog, Silo, simulate
 from rpdp.federation.local_training import LocalTraining
 from rpdp.federation.workers import WorkerError
+from rpdp.ledger import MemoryAccount
 from rpdp.planning import BACKBONES, Recipe
 from rpdp.tasks.models.losses import binary_loss, cross_entropy
 from rpdp.training import Records
@@ -153,8 +154,21 @@ def test_one_silo_that_does_not_admit_stops_the_run_before_its_first_round() -> 
     assert all(run.announced == 0 for silo in silos for run in silo.account.status().runs)
 
 
-def test_a_silo_cannot_be_run_twice_on_one_budget() -> None:
+def test_a_simulation_can_be_repeated_as_a_notebook_cell_is() -> None:
     silos = federation(MIXED)
+    first, again, other = run(silos=silos), run(silos=silos), run(silos=silos, seed=1234)
+    assert torch.equal(again.values, first.values)
+    assert not torch.equal(other.values, first.values)
+    for name, view in first.silos.items():
+        np.testing.assert_array_equal(again.silos[name].draws, view.draws)
+        np.testing.assert_array_equal(other.silos[name].plan.q, view.plan.q)
+
+
+def test_a_silo_with_an_account_to_keep_cannot_be_run_twice_on_one_budget() -> None:
+    silos = [
+        make_silo(name, MIXED, 10 + 4 * place, seed=place, account=MemoryAccount(10 + 4 * place))
+        for place, name in enumerate(NAMES)
+    ]
     first = run(silos=silos)
     reserved = [silo.account.left(silo.budgets, 0.5).epsilon.copy() for silo in silos]
     again = run(silos=silos)  # the very same run: the same bytes, at no further cost
@@ -269,3 +283,20 @@ def test_accuracy_is_measured_on_the_averaged_model() -> None:
         hits += int(is_correct(output, records.targets).sum())
     assert result.score is not None
     assert result.score.accuracy == hits / 120
+
+
+# Progress
+
+
+def test_progress_is_shown_where_somebody_looks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(silos=federation(MIXED))
+    assert capsys.readouterr().err == ""  # no terminal here
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
+    run(silos=federation(MIXED))
+    assert "rounds" in capsys.readouterr().err
+    seen: list[int] = []
+    run(silos=federation(MIXED), on_round=lambda log: seen.append(log.round))
+    assert seen == [1, 2, 3, 4, 5]
+    assert capsys.readouterr().err == ""

@@ -18,6 +18,7 @@ from rpdp.federation.devices import shared_device
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.federation.heads import keep_heads, require_heads
 from rpdp.federation.in_process import InProcessRun, require_distinct
+from rpdp.federation.round_progress import round_progress
 from rpdp.federation.workers import one_thread
 from rpdp.sampling import Secure
 
@@ -59,7 +60,7 @@ def run_production(
         public: The plan that every silo is asked to admit.
         run: The id of the run; a new run needs a new one.
         evaluation: Public test records and metrics; without them nothing is measured.
-        on_round: Called after every round.
+        on_round: Called after every round; by default a bar shows progress on a terminal or in a notebook.
         checkpoint: A directory for the state after every round. It also holds how often records were drawn: sensitive.
         heads: The file in which the server keeps the latest public head of every ledger, over all runs; by default a
             file in `checkpoint`. A ledger older than its head is refused before any silo is asked for anything.
@@ -88,7 +89,8 @@ def run_production(
                 checkpoint=checkpoint,
                 keep=keep,
             )
-        return rounds.run(1, on_round)
+        with round_progress(public.schedule.rounds, on_round) as progress:
+            return rounds.run(1, progress)
 
 
 @contextmanager

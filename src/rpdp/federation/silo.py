@@ -106,7 +106,8 @@ class Silo:
         policy: Its own limits.
         record_ids: The ids of `records` in order, to match budgets by id; by default those that `records` carry.
             Without any, the budget table must be in the order of the records.
-        account: The account of reservations and charges; by default in memory, for simulations.
+        account: The account of reservations and charges. By default every simulation gets a new one in memory; give a
+            `MemoryAccount` to simulate several runs that share lifetime budgets.
         planner: How budgets become probabilities; by default the certified estimator.
         schema_fingerprint: Of the schema by which the silo's table became `records`; None if they are from no table.
         device: The device that trains its model. Only simulations may use another device than the CPU. Updates are
@@ -139,6 +140,7 @@ class Silo:
         carried = None if records.ids is None else records.ids.tolist()
         self.budgets = _matched(name, records, budgets, carried if record_ids is None else record_ids)
         self.policy = policy
+        self._keeps_account = account is not None
         self.account = MemoryAccount(len(records)) if account is None else account
         self.planner = planner
         self.schema_fingerprint = schema_fingerprint
@@ -255,6 +257,12 @@ class Silo:
         finished = {one.run for one in self.account.status().runs if one.is_over or one.announced >= one.rounds}
         for run in [run for run in self._runs if run in finished or run == admitted]:
             del self._runs[run]
+
+    def begin_simulation(self) -> None:
+        """Start a simulation: with a new account in memory, unless this silo was given one to keep."""
+        if not self._keeps_account:
+            self.account = MemoryAccount(len(self.records))
+            self._runs.clear()
 
     def cancel(self, run: str) -> None:
         """Cancel a run, for the server, before its first round: all that it holds is returned.

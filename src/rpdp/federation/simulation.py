@@ -12,6 +12,7 @@ from rpdp.checks import require_count
 from rpdp.errors import PrivacyRefusal
 from rpdp.federation.devices import full_float32, require_sharable, shared_device
 from rpdp.federation.in_process import InProcessRun, require_distinct
+from rpdp.federation.round_progress import round_progress
 from rpdp.federation.workers import one_thread
 from rpdp.planning import Status
 from rpdp.sampling import Seeded
@@ -62,14 +63,15 @@ def simulate(
     Args:
         model: The model to start from; it is not changed.
         loss: Maps outputs and targets to one value per record.
-        silos: Silos with accounts for simulations (the default), all on one device.
+        silos: Silos with accounts for simulations (the default), all on one device. Each call is a simulation of its
+            own, and can be repeated, unless the silos were given accounts to keep.
         public: The plan that every silo is asked to admit.
         seed: Fixes coins, draws and noise.
         evaluation: Public test records and metrics; without them nothing is measured.
         method: The name of the method in reports.
         workers: The number of processes that train; by default one per core, and one for tiny models or on a GPU. It
             does not change the result.
-        on_round: Called after every round.
+        on_round: Called after every round; by default a bar shows progress on a terminal or in a notebook.
         checkpoint: A directory for the state after every round; an interrupted run continues from it.
     """
     require_distinct(silos)
@@ -80,10 +82,12 @@ def simulate(
     run = f"{public.fingerprint[:16]}-{method}-{seed}"
     with one_thread(), full_float32(device):
         for silo in silos:
+            silo.begin_simulation()
             silo.admit(run, public, model, loss, Seeded(seed).child("silo", silo.name))
         require_participants([silo.plan for silo in silos], method)
         evaluation = None if evaluation is None else evaluation.checked(model)
         rounds = InProcessRun(
             run, model, silos, public, seed=seed, evaluation=evaluation, method=method, checkpoint=checkpoint
         )
-        return rounds.run(workers, on_round)
+        with round_progress(public.schedule.rounds, on_round) as progress:
+            return rounds.run(workers, progress)

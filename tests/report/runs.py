@@ -10,6 +10,7 @@ import torch
 
 from rpdp import BudgetTable, PublicPlan, Schedule
 from rpdp.federation import RoundLog, RunResult, Score, SiloView
+from rpdp.federation.score import ClassCount, GroupScore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +66,17 @@ def made_score(accuracy: float, names: Sequence[str]) -> Score:
     """All silos alike, but for the first, which is better so that the mean over silos is 0.01 higher."""
     silos = {name: {"accuracy": accuracy + 0.01 * len(names) * (place == 0)} for place, name in enumerate(names)}
     return Score({"accuracy": accuracy}, silos)
+
+
+def several_metrics(seed: int | None = 7) -> RunResult:
+    """Two hospitals measured by AUC, accuracy and log loss, also by class and by budget."""
+    result = two_silos(seed)
+    values = {"auc": 0.789, "accuracy": 0.896, "log_loss": 0.321}
+    silos: dict[str, dict[str, float | None]] = {"north": {**values}, "south": {**values, "auc": None}}
+    score = Score(values, silos, {"accuracy": {"0": 1.0, "1": 0.0}}, {"0": ClassCount(90, 100), "1": ClassCount(10, 0)})
+    groups = tuple(GroupScore(low, low, 14, {**values, "auc": auc}) for low, auc in ((0.5, 0.654321), (2.0, None)))
+    rounds = tuple(replace(log, score=score) for log in result.rounds)
+    return replace(result, rounds=rounds, groups=groups)
 
 
 def run(

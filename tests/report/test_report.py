@@ -17,7 +17,7 @@ from rpdp import BudgetTable, Schedule
 from rpdp.errors import InputError
 from rpdp.report import ReportFacts, write_report
 
-from .runs import public_plan, run, silo_plan, sitting_out, two_silos, unpriced, view
+from .runs import public_plan, run, several_metrics, silo_plan, sitting_out, two_silos, unpriced, view
 
 if TYPE_CHECKING:
     from rpdp.federation import RunResult, SiloView
@@ -230,6 +230,40 @@ def test_it_is_one_file_without_anything_to_load(tmp_path: Path) -> None:
     for loading in ("<script src", 'rel="stylesheet"', "@import", "@font-face", "cdn"):
         assert loading not in without_plotly(text)
     assert "default-src 'none'" in text
+
+
+class TestSeveralMetrics:
+    def test_all_are_shown_and_the_first_one_is_open(self, tmp_path: Path) -> None:
+        html = written(tmp_path, several_metrics(), edition="share")
+        page = Texts(html)
+        assert page.figures == ["rounds-auc", "participation", "rounds-accuracy", "rounds-log_loss", "curve"]
+        for said in ("test AUC", "test log loss", "0.789", "0.896", "0.321", "always the largest class", "0.900"):
+            assert said in page.text, said
+        folded = html.partition("<summary>Other metrics, round by round</summary>")[2].partition("</details>")[0]
+        assert "rounds-accuracy" in folded
+        assert "rounds-auc" not in folded
+
+    def test_a_model_that_never_leaves_a_class_is_called_that(self, tmp_path: Path) -> None:
+        text = Texts(written(tmp_path, several_metrics(), edition="share")).text
+        assert "assigns class 0 to every test record: it does not tell the classes apart" in text
+        assert "one class only, 1 of 1 seeds" in text
+        assert "assigns class" not in Texts(written(tmp_path, two_silos(), edition="share")).text
+
+    def test_groups_are_for_the_silo_alone(self, tmp_path: Path) -> None:
+        """The control: the silo's edition does change with them."""
+        result = several_metrics()
+        other = replace(result, groups=tuple(replace(one, values={"auc": 0.1}) for one in result.groups))
+        assert "0.654" in Texts(written(tmp_path, result)).text
+        assert written(tmp_path, result) != written(tmp_path, other)
+        assert "0.654" not in written(tmp_path, result, edition="share")
+        assert written(tmp_path, result, edition="share") == written(tmp_path, other, edition="share")
+
+    def test_one_plotly_whatever_is_measured(self, tmp_path: Path) -> None:
+        few, many = (
+            write_report(result, tmp_path / "r.html").read_text() for result in (two_silos(), several_metrics())
+        )
+        assert many.count('<script id="plotly">') == 1
+        assert len(many) - len(few) < 20_000
 
 
 ODD_RUNS: dict[str, dict[str, Any]] = {

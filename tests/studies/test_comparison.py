@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import ANY
 
 import pytest
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation.workers import run_jobs
+from rpdp.metrics import METRICS
 from rpdp.spread import Spread
 from rpdp.studies import comparison
 from rpdp.studies.comparison import Comparison, compare
+from rpdp.studies.run_directory import read_result
 from rpdp.studies.run_reports import rebuild_report
-from rpdp.studies.study_file import StudyFile
+from rpdp.studies.study_file import MethodSettings, StudyFile
 from rpdp.studies.training_run import train
-from rpdp.studies.tuning import tune
+from rpdp.studies.tuning import Trial, tune
 from tests.studies.toy import write_run
 
 if TYPE_CHECKING:
@@ -139,6 +143,52 @@ def test_tuning_gives_every_method_the_same_trials(spec: StudyFile, tmp_path: Pa
     cell = json.loads((tmp_path / "comparison.json").read_text())["cells"][0]["directory"]
     assert "not covered: learning rate" in (tmp_path / cell / "public-plan.json").read_text()
     assert done.rows[0].settings.tuned
+
+
+@pytest.mark.parametrize(("metric", "best"), [("rmse", 0.5), ("own:cost", 0.5), ("r2", 0.5)])
+def test_the_first_metric_decides_whichever_way_is_better(tmp_path: Path, metric: str, best: float) -> None:
+    """With almost no learning the error is larger, and r2 smaller: both prefer the larger rate."""
+    small = [("tuning.seeds", "[7]"), ("tuning.learning_rates", "[1e-6, 0.5]"), ("tuning.clip_norms", "[1.0]")]
+    path = write_run(tmp_path, ("task.data", "numbers"), ("task.loss", "squared"), *small)
+    module = next(tmp_path.glob("toy_*.py")).stem
+    path.write_text(path.read_text() + f'[evaluation]\nmetrics = ["{metric.replace("own", module)}", "mae"]\n')
+    chosen = tune(StudyFile.read(path), ["privacy_free"], tmp_path / "out", workers=1)
+    assert [one.learning_rate for one in chosen] == [best]
+    kept = json.loads((tmp_path / "out" / "tuning.json").read_text())
+    assert kept["metric"] == metric.removeprefix("own:")
+    values = [trial["values"][0] for trial in kept["trials"]["privacy_free"]]
+    assert (values[1] > values[0]) == (metric == "r2")
+
+
+def test_a_metric_without_a_value_is_worst() -> None:
+    settings = MethodSettings("rpdp", 0.1, 1.0)
+    good, none = (Trial(settings, METRICS["rmse"], values) for values in ((5.0,), (None,)))
+    assert good.merit == -5.0
+    assert none.merit < good.merit
+
+
+def test_all_metrics_of_a_comparison_are_kept(tmp_path: Path) -> None:
+    """Also by class, by silo, and, beside the silos' own files, by budget."""
+    spec = StudyFile.read(write_run(tmp_path, ("evaluation.metrics", '["auc", "accuracy"]')))
+    done = run(spec, tmp_path / "out", ["rpdp"], [1])
+    score = done.rows[0].scores[0]
+    assert list(score.values) == ["auc", "accuracy"]
+    assert sorted(score.by_silo) == ["a", "b", "c"]
+    assert list(score.by_class) == ["accuracy"]
+    told = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert told["methods"][0]["metrics"]["auc"] == {
+        "mean": score["auc"],
+        "deviation": None,
+        "values": [score["auc"]],
+        "mean_over_silos": {"mean": score.mean_over_silos["auc"], "deviation": None, "values": [ANY]},
+    }
+    cell = tmp_path / "out" / told["cells"][0]["directory"]
+    again = read_result(cell)
+    assert again.score == score
+    assert [group.low for group in again.groups] == [0.3, 1.0, 5.0]
+    assert set(again.groups[0].values) == {"auc", "accuracy"}
+    assert stat.S_IMODE((cell / "silo" / "budget-groups.json").stat().st_mode) == 0o600
+    assert "budget-groups" not in (cell / "result.json").read_text()
 
 
 def test_seeds_that_were_tuned_on_are_not_reported(spec: StudyFile, tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ def test_a_run_that_can_start(tmp_path: Path) -> None:
         (("task.model", "narrow"), 2, "model: silo a: model and loss fail on made-up records"),
         (("task.model", "text"), 2, "it must return a torch.nn.Module"),
         (("task.loss", "mean_loss"), 2, "one value per record"),
+        (
+            ("evaluation.metrics", '["multilabel_f1"]'),
+            2,
+            "metrics: silo a: metric multilabel_f1 needs",
+        ),
         (("task.data", "one_empty"), 2, "data: silo b: it has no training records"),
         (("task.data", "repeated_ids"), 2, "data: silo b: 1 record ids occur more than once"),
         (("task.data", "failing"), 2, "the disk is on fire"),
@@ -117,3 +122,75 @@ def test_an_output_that_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     used.mkdir(parents=True)
     (used / "result.json").write_text("{}")
     assert "is not empty" in said(examined(tmp_path, ("run.output", '"out"')), "warning")
+
+
+class TestMetrics:
+    def test_what_will_be_measured(self, tmp_path: Path) -> None:
+        assert "metrics: accuracy (the study file names none" in said(examined(tmp_path), "ok")
+        named = examined(tmp_path, ("evaluation.metrics", '["auc", "accuracy"]'))
+        assert "metrics: auc, accuracy; auc decides" in said(named, "ok")
+
+    @pytest.mark.parametrize(
+        ("data", "model", "loss", "metrics", "expected"),
+        [
+            (
+                "numbers",
+                "model",
+                "squared",
+                "accuracy",
+                "they are no whole numbers; for regression, name",
+            ),
+            (
+                "numbers",
+                "two_outputs",
+                "squared",
+                "rmse",
+                "one output for every target number, but outputs",
+            ),
+            (
+                "two_labels",
+                "two_outputs",
+                "label_loss",
+                "accuracy",
+                "for several labels per record, name",
+            ),
+            ("data", "model", "loss", "concordance", "a time and then 1 where the event was seen"),
+            ("data", "model", "loss", "broken", "metric broken failed: ValueError: no such luck"),
+        ],
+    )
+    def test_a_misfit_is_said_in_words(
+        self, tmp_path: Path, data: str, model: str, loss: str, metrics: str, expected: str
+    ) -> None:
+        changes = [("task.data", data), ("task.model", model), ("task.loss", loss)]
+        path = write_run(tmp_path, *changes)
+        if metrics == "broken":
+            metrics = f"{next(tmp_path.glob('toy_*.py')).stem}:broken"
+        path.write_text(path.read_text() + f'[evaluation]\nmetrics = ["{metrics}"]\n')
+        spec = StudyFile.read(path)
+        done = examine(spec, spec.settings("rpdp"), 1)
+        assert done.exit_code == 2
+        assert expected in said(done, "problem")
+        assert len([one for one in done.findings if one.level == "problem"]) == 1
+
+    @pytest.mark.parametrize(
+        ("data", "model", "loss", "expected"),
+        [
+            ("numbers", "model", "squared", "rmse, mae, r2"),
+            ("two_labels", "two_outputs", "label_loss", "multilabel_f1"),
+        ],
+    )
+    def test_regression_and_labels_can_start(
+        self, tmp_path: Path, data: str, model: str, loss: str, expected: str
+    ) -> None:
+        done = examined(tmp_path, ("task.data", data), ("task.model", model), ("task.loss", loss))
+        assert done.exit_code == 0
+        assert f"metrics: {expected} (the study file names none" in said(done, "ok")
+
+    def test_imbalance_and_probabilities_are_said(self, tmp_path: Path) -> None:
+        done = examined(tmp_path, ("task.data", "imbalanced"))
+        assert "of the test records are of one class" in said(done, "warning")
+        first = examined(tmp_path, ("task.data", "imbalanced"), ("evaluation.metrics", '["auc"]'))
+        assert "of one class" not in said(first, "warning")
+        odd = examined(tmp_path, ("task.model", "sigmoid"), ("task.loss", "after_sigmoid"))
+        assert "look like probabilities, but metrics read logits" in said(odd, "warning")
+        assert "look like probabilities" not in said(done, "warning")

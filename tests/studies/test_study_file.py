@@ -160,6 +160,13 @@ def test_every_section_misspelled(tmp_path: Path, section: str) -> None:
         ([("run.seeds", "[1, 1]")], "run.seeds=[1, 1] must not name anything twice"),
         ([("run.seeds", "[]")], "run.seeds=[] must be a list with at least one entry"),
         ([("run.seeds", "[-1]")], "run.seeds=-1 must be at least 0"),
+        (
+            [("evaluation.metrics", '["acuracy"]')],
+            "'acuracy' is not a metric; did you mean accuracy?",
+        ),
+        ([("evaluation.metrics", '["my code:f"]')], 'must look like "package.module:function"'),
+        ([("evaluation.metrics", '["auc", "auc"]')], "must not name anything twice"),
+        ([("evaluation.metric", '["auc"]')], "did you mean evaluation.metrics?"),
         ([("run.first_seed", "3")], "run.first_seed=3 needs a number of seeds"),
         ([("tuning.seeds", "[2, 1]")], "tuning.seeds=[2, 1] must not be reported as well: 1 would be in both"),
         ([("tuning.learning_rates", "[0.1]")], "tuning.seeds is missing: the seeds to tune on"),

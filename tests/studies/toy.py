@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import rpdp
+
 from rpdp.training import Records
 
 
@@ -66,6 +68,25 @@ def constant():
         train.inputs[0][:, 2] = 1.0
         train.targets[:] = 1
     return silos
+
+
+def _with_targets(make):
+    return {
+        name: (Records(train.inputs, make(train.inputs[0])), ids, Records(test.inputs, make(test.inputs[0])))
+        for name, (train, ids, test) in data().items()
+    }
+
+
+def numbers():
+    return _with_targets(lambda features: features[:, 0] + 0.25)
+
+
+def two_labels():
+    return _with_targets(lambda features: (features[:, :2] > 0).long())
+
+
+def imbalanced():
+    return _with_targets(lambda features: (features[:, 0] > 1.5).long())
 
 
 def without_tests():
@@ -154,6 +175,14 @@ def half():
     return nn.Linear(3, 1).half()
 
 
+def sigmoid():
+    return nn.Sequential(nn.Linear(3, 1), nn.Sigmoid())
+
+
+def two_outputs():
+    return nn.Linear(3, 2)
+
+
 def text():
     return "a model"
 
@@ -168,6 +197,31 @@ def by_class(outputs, targets):
 
 def on_probabilities(outputs, targets):
     return functional.binary_cross_entropy(torch.sigmoid(outputs[:, 0]), targets.float(), reduction="none")
+
+
+def squared(outputs, targets):
+    return (outputs[:, 0] - targets) ** 2
+
+
+def label_loss(outputs, targets):
+    return functional.binary_cross_entropy_with_logits(outputs, targets.float(), reduction="none").mean(1)
+
+
+def after_sigmoid(outputs, targets):
+    return (outputs[:, 0] - targets.float()) ** 2
+
+
+def bias(outputs, targets):
+    return float(outputs.mean())
+
+
+def broken(outputs, targets):
+    raise ValueError("no such luck")
+
+
+cost = rpdp.Metric(
+    "cost", "the squared error", lambda out, y: float(((out[:, 0] - y) ** 2).mean()), larger_is_better=False
+)
 
 
 def mean_loss(outputs, targets):

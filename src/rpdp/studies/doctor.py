@@ -66,6 +66,7 @@ class Examination:
 def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination:
     """Examine data, model, budgets, plan, time, memory and machine. A later stage needs the earlier ones."""
     from rpdp.studies import doctor_checks as examinations
+    from rpdp.studies.metric_checks import metrics
 
     done = Examination()
     source = _stage(done, "data", lambda: load_source(spec, seed))
@@ -78,6 +79,10 @@ def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination
     done.add(fit or [])
     if fit is None or done.exit_code:
         return done
+    if spec.ledgers is None:  # a real run measures nothing
+        done.add(_stage(done, "metrics", lambda: list(metrics(spec, model, source))) or [])
+        if done.exit_code:
+            return done
     with ExitStack() as stack:
         ledgers = _stage(done, "ledger", lambda: _ledgers(spec, stack)) if spec.ledgers is not None else None
         _examine_plan(done, spec, settings, None if ledgers else seed, ledgers or {})

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import click
 
 SUMMARIES = {
+    "init": "Start a new study: a study file with comments, a schema for a table, templates for budgets, next steps.",
     "budgets": "Check a budget file, or make one from a distribution.",
     "account": "Show what a run costs a record: ε by both accountants, its profile δ(ε) and the membership advantage.",
     "plan": "Plan a run: σ from a policy, and a sampling probability for every record, never over budget.",
@@ -65,7 +66,7 @@ app = typer.Typer(
     name="rpdp",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

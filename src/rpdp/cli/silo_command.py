@@ -48,7 +48,7 @@ def check(
     Example: `rpdp silo check silo.toml`
     """
     from rpdp.deployment.agent.checked_outlook import checked_outlook, require_time_to_plan
-    from rpdp.deployment.agent.opening import open_agent
+    from rpdp.deployment.agent.opening import open_agent, table_remarks
     from rpdp.deployment.agent.slowest_rounds import not_checked, require_enough_time, slowest_rounds
     from rpdp.deployment.files.silo_file import SiloFile
     from rpdp.planning import PublicPlan
@@ -66,6 +66,7 @@ def check(
         seconds = slowest_rounds(spec, agent)
         facts["slowest_round"] = {name: round(each, 4) for name, each in seconds.items()}
         facts["not_covered"] = not_checked(spec, agent)
+        facts["table"] = table_remarks(spec)
         require_enough_time(spec, seconds)
         require_time_to_plan(spec, found)
     if as_json:
@@ -78,7 +79,7 @@ def check(
     for name, model in facts["models"].items():
         say_line(f"model {name}: {model['parameters']:,} parameters, fingerprint {model['fingerprint']}")
         say_line(f"model {name}: a round takes at most {facts['slowest_round'][name]:.3g} s here, whatever is drawn")
-    for note in facts["not_covered"]:
+    for note in [*facts["table"], *facts["not_covered"]]:
         say(note)
     after = facts["release_after"]
     when = (

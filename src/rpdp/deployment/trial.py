@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rpdp.deployment.agent.agent_client import is_answering
-from rpdp.deployment.agent.opening import record_ids
+from rpdp.deployment.agent.opening import silo_records
 from rpdp.deployment.files.certificates import ServerCertificate
 from rpdp.deployment.flower.environment import executable
 from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
@@ -36,7 +36,8 @@ def provide_trial_budgets(layout: Layout, spec: StudyFile) -> None:
 
     for name in layout.silos:
         silo = layout.silo_file(name)
-        table = drawn_budgets(spec, name, record_ids(silo))
+        held = silo_records(silo)
+        table = drawn_budgets(spec, name, held.ids, subjects=held.subjects)
         table.write(silo.file(silo.silo.budgets))
         Ledger.create(
             silo.file(silo.silo.ledger),

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
 TUNED = "not covered: learning rate and clip norm were chosen by results on the silos' own test records"
+FROM_DATA = (
+    "not covered: ranges and levels of the schema were read from private data; declare them from knowledge, and remove "
+    "from_data"
+)
 # Part of the fingerprint of every plan; "accuracy" stands for whatever is measured.
 TESTED = "treated as public: the silos' test records, on which accuracy is measured (in simulations only)"
 
@@ -134,6 +138,7 @@ def _base_plan(
 ) -> PublicPlan:
     """Return the plan with everything but the normaliser, which each method sets itself."""
     privacy, schedule = spec.privacy, spec.public_schedule
+    from_data = spec.table is not None and spec.table.schema.from_data
     sigma = privacy.noise_multiplier
     if sigma is None:
         assert privacy.max_epsilon is not None
@@ -149,7 +154,7 @@ def _base_plan(
         accountant=privacy.accountant,
         model_fingerprint=model_fingerprint(model),
         schema_fingerprint=spec.schema_fingerprint,
-        notes=(*notes, *([TUNED] if settings.tuned else [])),
+        notes=(*notes, *([TUNED] if settings.tuned else []), *([FROM_DATA] if from_data else [])),
         purpose=spec.run.purpose,
         study=spec.run.study,
         share=privacy.share,

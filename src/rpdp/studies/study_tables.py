@@ -26,13 +26,16 @@ from rpdp.tables.table_schema import KEYS
 if TYPE_CHECKING:
     from rpdp.tables import EncodedTable
 
+NETWORKS = ("linear", "mlp")
+
 SCHEMA_COPY = "schema.toml"
 """The schema beside the copy of a study file, in the directory of a run or a deployment."""
 
 _width = partial(require_count, most=100_000)
 
 
-def _widths(name: str, value: object) -> tuple[int, ...]:
+def widths(name: str, value: object) -> tuple[int, ...]:
+    """Check the widths of hidden layers."""
     if not isinstance(value, list) or not value:
         raise InputError(f"{name}={value!r} must be a list of widths, such as [32] or [64, 32]")
     return tuple(_width(name, each) for each in value)
@@ -80,8 +83,8 @@ class NetworkSection:
         hidden: The widths of the hidden layers of mlp.
     """
 
-    name: str = setting(one_of("linear", "mlp"), "linear")
-    hidden: tuple[int, ...] | None = setting(_widths, None)
+    name: str = setting(one_of(*NETWORKS), "linear")
+    hidden: tuple[int, ...] | None = setting(widths, None)
 
     def __post_init__(self) -> None:
         if (self.hidden is not None) and self.name != "mlp":

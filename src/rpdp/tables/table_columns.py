@@ -8,6 +8,9 @@
 | `yes_no`   | `yes`, `no`: the texts that mean it | one, 1 for yes and 0 for no                                     |
 | `ignore`   | nothing                             | none                                                            |
 
+The `base` of a category is a level without a feature of its own: all features of the column are 0. Declare the usual
+level: then less of what clipping leaves of a gradient is spent on what everybody has in common, and noise matters less.
+
 `missing` declares what a missing value becomes: a number or date (the public fill), or `true` for the other kinds. Such
 a column has one more feature, 1 where the value is missing. Without `missing`, a missing number or date takes the
 middle of its range, a missing category counts as another value, and a missing yes or no is 0.5.
@@ -186,22 +189,30 @@ class CategoryColumn(TableColumn):
 
     kind: ClassVar[str] = "category"
     levels: tuple[str, ...] = setting(levels, meaning='the public levels, such as ["a", "b"]')
+    base: str | None = setting(level, None)
     missing: bool = setting(flag, False)
+
+    def __post_init__(self) -> None:
+        if self.base is not None and self.base not in self.levels:
+            raise InputError(f"base={self.base!r} must be one of the levels: {', '.join(self.levels)}")
 
     def features(self, name: str) -> list[str]:
         """See `TableColumn.features`."""
-        named = [f"{name} = {each}" for each in (*self.levels, OTHER)]
+        named = [f"{name} = {each}" for each in (*self.levels, OTHER) if each != self.base]
         return [*named, f"{name} {MISSING_FLAG}"] if self.missing else named
 
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:
         """See `TableColumn.encode`."""
-        features = [0.0] * (len(self.levels) + 1 + self.missing)
-        if cell in self.levels:
-            place, reading = self.levels.index(cell), Reading.AS_DECLARED
+        if cell == self.base:
+            return (0.0,) * len(self.features("")), Reading.AS_DECLARED
+        shown = [each for each in self.levels if each != self.base]
+        features = [0.0] * len(self.features(""))
+        if cell in shown:
+            place, reading = shown.index(cell), Reading.AS_DECLARED
         elif cell:
-            place, reading = len(self.levels), Reading.UNKNOWN
+            place, reading = len(shown), Reading.UNKNOWN
         else:
-            place, reading = len(self.levels) + self.missing, Reading.MISSING
+            place, reading = len(shown) + self.missing, Reading.MISSING
         features[place] = 1.0
         return tuple(features), reading
 

@@ -2,6 +2,7 @@
 
 A schema is a TOML file, or the same sections below `[table]` of a study file:
 
+    from_data = false                 # true: ranges and levels were read from private data, not covered
     record = "PATIENT"                # the id of a record; real runs need one
     subject = "PERSON"                # optional: the person behind it
     missing = ["NA", "?"]             # texts that mean a missing value, besides an empty cell
@@ -37,7 +38,7 @@ import numpy as np
 import pyarrow as pa
 
 from rpdp.errors import InputError
-from rpdp.setting_fields import nearest, read_section, text
+from rpdp.setting_fields import flag, nearest, read_section, text
 from rpdp.tables.cell_text import column_texts, distinct_texts
 from rpdp.tables.encoded_table import EncodedTable, TableSurvey
 from rpdp.tables.table_columns import IgnoredColumn, Reading, TableColumn, level_or_levels, levels, read_columns
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = "rpdp-table-schema/1"
-KEYS = ("record", "subject", "missing", "columns", "target", "keep", "split")
+KEYS = ("from_data", "record", "subject", "missing", "columns", "target", "keep", "split")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class TableSchema:
     missing: tuple[str, ...] = ()
     keep: Mapping[str, tuple[str, ...]] | None = None
     split: TableSplit | None = None
+    from_data: bool = False
+    """Whether ranges and levels were read from private data, which no promise covers."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], prefix: str = "") -> TableSchema:
@@ -84,6 +87,7 @@ class TableSchema:
             missing=levels(f"{prefix}missing", values["missing"]) if "missing" in values else (),
             keep=_kept_values(f"{prefix}keep", values["keep"]) if "keep" in values else None,
             split=read_section(TableSplit, f"{prefix}split", values["split"]) if "split" in values else None,
+            from_data=flag(f"{prefix}from_data", values.get("from_data", False)),
         )
         made._check(prefix)
         return made

@@ -25,7 +25,7 @@ TWO = make_records(2)
 
 @pytest.mark.parametrize("given", ["text", (TWO,), (TWO, 5), ([1, 2], ["a", "b"]), (TWO, ["a", "b"], "more"), None])
 def test_a_factory_returns_records_and_their_ids_or_is_refused(given: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    section = SimpleNamespace(task=None, factory="own:data")
+    section = SimpleNamespace(task=None, table=None, factory="own:data")
     spec: Any = SimpleNamespace(data=section, path=Path("silo.toml"), directory=Path())
     monkeypatch.setattr(opening, "call_factory", lambda *_, **__: given)
     with pytest.raises(InputError, match=r"it must return \(records, their ids\)"):
@@ -106,7 +106,7 @@ def test_a_part_of_a_task_is_one_of_its_silos(monkeypatch: pytest.MonkeyPatch) -
     task = SimpleNamespace(load=lambda partition: SimpleNamespace(silos={"north": held, "south": held}))
     monkeypatch.setattr(opening, "task_named", lambda *_: task)
     monkeypatch.setattr(opening, "records_of", lambda _: TWO)
-    section = SimpleNamespace(task="any", part="north", partition=None)
+    section = SimpleNamespace(task="any", table=None, part="north", partition=None)
     spec: Any = SimpleNamespace(data=section, path=Path("silo.toml"), directory=Path())
     assert opening.record_ids(spec) == ["n0", "n1"]
     for part in (None, "west"):
@@ -122,7 +122,7 @@ def silo_file(monkeypatch: pytest.MonkeyPatch, **models: object) -> Any:
     """A silo file whose model factories return these."""
     monkeypatch.setattr(opening, "call_factory", lambda name, *_, **__: models[name])
     monkeypatch.setattr(opening, "load_function", lambda *_: binary_loss)
-    sections = {name: SimpleNamespace(task=None, model=name, loss="own:loss") for name in models}
+    sections = {name: SimpleNamespace(task=None, network=None, model=name, loss="own:loss") for name in models}
     silo = SimpleNamespace(name="a", threads=1)
     return SimpleNamespace(models=sections, path=Path("silo.toml"), directory=Path(), silo=silo, simulation=None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,17 @@ import torch
 from rpdp.budgets import BudgetTable
 from rpdp.deployment.agent.agent import Agent, AllowedModel, checked_kernel
 from rpdp.deployment.agent.release_timing import Timing
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Silo
 from rpdp.federation.training_process import TrainingProcess
 from rpdp.sampling import Secure, Seeded
-from rpdp.studies.study_data import records_of
+from rpdp.studies.study_budgets import require_same_persons
+from rpdp.studies.study_data import records_of, table_records
+from rpdp.studies.study_tables import NetworkSection
+from rpdp.studies.table_models import table_loss, table_model
 from rpdp.studies.user_code import call_factory, load_function, task_named
+from rpdp.tables import TableSchema, find_table, read_table
 from rpdp.training import Records, require_private
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from rpdp.deployment.files.silo_file import ModelSection, SiloFile
     from rpdp.ledger import Ledger
     from rpdp.sampling import Randomness
+    from rpdp.tables.encoded_table import TableSurvey
     from rpdp.training import Kernel
 
 
@@ -34,10 +41,20 @@ def open_agent(spec: SiloFile) -> Iterator[Agent]:
     """The agent of a silo. It holds the silo's ledger as its only writer until the block ends."""
     torch.set_num_threads(1)  # torch's threads do not survive a fork; the process that trains has its own
     models = _models(spec)
-    records, ids = _data(spec)
+    held = silo_records(spec)
+    records, ids = held.records, held.ids
     budgets = _budgets(spec.file(spec.silo.budgets))
+    require_same_persons(budgets.arranged(ids) if held.subjects else budgets, held.subjects)
     with _trainer(spec, models, records) as trainer, _ledger(spec) as ledger:
-        silo = Silo(spec.silo.name, records, budgets, policy=spec.policy.policy(), record_ids=ids, account=ledger)
+        silo = Silo(
+            spec.silo.name,
+            records,
+            budgets,
+            policy=spec.policy.policy(),
+            record_ids=ids,
+            account=ledger,
+            schema_fingerprint=held.schema_fingerprint,
+        )
         ledger.left(silo.budgets, spec.policy.lifetime_delta)  # raises now if a record has no account
         agent = Agent(
             silo,
@@ -67,11 +84,6 @@ def _trainer(spec: SiloFile, models: list[AllowedModel], records: Records) -> It
         yield trainer
     finally:
         trainer.close()
-
-
-def record_ids(spec: SiloFile) -> list[str]:
-    """The ids of the silo's records."""
-    return _data(spec)[1]
 
 
 def _budgets(path: Path) -> BudgetTable:
@@ -122,8 +134,62 @@ def _ledger(spec: SiloFile) -> Iterator[Ledger]:
         yield ledger
 
 
+@dataclass(frozen=True)
+class SiloRecords:
+    """The training records of a silo; of a table also the persons, the schema, and how its cells were read."""
+
+    records: Records
+    ids: list[str]
+    subjects: list[str] | None = None
+    schema_fingerprint: str | None = None
+    survey: TableSurvey | None = None
+
+    __repr__ = counts_repr
+
+
+def record_ids(spec: SiloFile) -> list[str]:
+    """The ids of the silo's records."""
+    return silo_records(spec).ids
+
+
+def silo_records(spec: SiloFile) -> SiloRecords:
+    """Load the training records of a silo."""
+    if spec.data.table is not None:
+        return _of_table(spec, spec.data.table)
+    return SiloRecords(*_data(spec))
+
+
+def table_remarks(spec: SiloFile) -> list[str]:
+    """How the cells of the silo's table were read, in sentences; for the steward only."""
+    survey = silo_records(spec).survey
+    remarks = [] if survey is None else survey.remarks()
+    return [f"{text}; {advice}" if advice else text for _, text, advice in remarks]
+
+
+def _of_table(spec: SiloFile, name: str) -> SiloRecords:
+    """Load the training records of the silo's table."""
+    schema = _schema(spec)
+    if schema.record is None and spec.simulation is None:
+        raise InputError(
+            f"{spec.path}: {spec.data.schema}: record is missing: accounts are kept by the ids of records, so name the "
+            "column that holds them"
+        )
+    path = find_table(name, spec.directory)
+    try:
+        encoded = schema.encode(read_table(path))
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+    train = encoded.take(~encoded.is_test)
+    subjects = None if train.subjects is None else train.subjects.tolist()
+    return SiloRecords(table_records(train), train.ids.tolist(), subjects, schema.fingerprint, train.survey)
+
+
+def _schema(spec: SiloFile) -> TableSchema:
+    return TableSchema.read(spec.file(str(spec.data.schema)))
+
+
 def _data(spec: SiloFile) -> tuple[Records, list[str]]:
-    """The training records and their ids."""
+    """The training records and their ids, from a function or a built-in task."""
     section = spec.data
     if section.task is not None:
         silos = task_named(section.task, spec.directory).load(section.partition).silos
@@ -167,6 +233,10 @@ def _model(spec: SiloFile, name: str, section: ModelSection) -> AllowedModel:
     if section.task is not None:
         chosen = task_named(section.task, spec.directory)
         module, loss = chosen.model(seed=0), chosen.loss
+    elif section.network is not None:
+        schema = _schema(spec)
+        module = table_model(schema, NetworkSection(section.network, section.hidden), 0)
+        loss = table_loss(schema)
     else:
         module = call_factory(str(section.model), spec.directory, seed=0)
         loss = load_function(str(section.loss), spec.directory)

@@ -25,6 +25,7 @@ from rpdp.errors import InputError
 from rpdp.setting_fields import plain_name
 from rpdp.studies.building import public_plan
 from rpdp.studies.study_data import make_model
+from rpdp.studies.study_tables import SCHEMA_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,6 +135,8 @@ class Layout:
             key = make_silo_key(self.silo(name), name)
             shutil.copy(key.public, self.server / "keys")
             shutil.copy(made.certificate, self.silo(name) / "ca.crt")
+            if spec.table is not None:
+                spec.write_copy(self.silo(name) / STUDY)  # with the schema; it names no record and no budget
             (self.silo(name) / SILO_FILE).write_text(_proposed_silo_file(name, spec, plan), encoding="utf-8")
         self._write_app()
         listed = ", ".join(f'"{name}"' for name in self.silos)
@@ -211,17 +214,32 @@ def _account_options(plan: PublicPlan) -> str:
     return account + (f" --silos-per-person {plan.silos_per_person}" if plan.silos_per_person > 1 else "")
 
 
+def _proposed_data(name: str, spec: StudyFile) -> tuple[str, str]:
+    """The sections [data] and [models.study] of a silo file."""
+    task, table = spec.task, spec.table
+    if table is not None:
+        schema = STUDY if table.schema_text is None else SCHEMA_COPY
+        hidden = "" if table.network.hidden is None else f"\nhidden = {list(table.network.hidden)}"
+        file = (table.section.files or {}).get(name, f"{name}.csv")
+        path = spec.directory / file
+        data = f'table = {json.dumps(str(path) if path.is_file() else file, ensure_ascii=False)}\nschema = "{schema}"'
+        if task.model is None:
+            return data, f'network = "{table.network.name}"{hidden}'
+        return data, f'model = "{task.model}"\nloss = "{task.loss}"'
+    if task.name is None:
+        return 'factory = "MODULE:FUNCTION"', f'model = "{task.model}"\nloss = "{task.loss}"'
+    partition = f'\npartition = "{task.partition}"' if task.partition else ""
+    return f'task = "{task.name}"\npart = "{name}"{partition}', f'task = "{task.name}"'
+
+
 def _proposed_silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
     """A silo file to complete, with limits that just fit this plan; the steward confirms or changes them."""
-    schedule, task = plan.schedule, spec.task
+    schedule = plan.schedule
     share = schedule.participation
     if share is None:
         assert schedule.participations is not None
         share = schedule.participations / schedule.rounds
-    own = f'task = "{task.name}"' if task.name else f'model = "{task.model}"\nloss = "{task.loss}"'
-    data = f'task = "{task.name}"\npart = "{name}"' if task.name else 'factory = "MODULE:FUNCTION"'
-    if task.name and task.partition:
-        data += f'\npartition = "{task.partition}"'
+    data, own = _proposed_data(name, spec)
     return _SILO_FILE.format(
         name=name,
         data=data,

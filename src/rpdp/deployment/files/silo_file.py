@@ -6,10 +6,11 @@ ledger = "ledger.db"
 budgets = "budgets.csv"
 socket = "agent.sock"
 [data]                                   the silo's records
-factory = "hospital:load"                or a part of a built-in task: task = "breast_cancer", part = "silo-00"
+factory = "hospital:load"                or table = "north.csv" and schema = "schema.toml"; or a part of a built-in
+                                         task: task = "breast_cancer", part = "silo-00"
 [models.risk]                            a model that may be trained here; code never comes from a server
 model = "hospital:make_model"
-loss = "hospital:loss"                   or task = "breast_cancer"
+loss = "hospital:loss"                   or task = "breast_cancer", or network = "linear" for a table
 [policy]                                 the silo's limits; those of the recipe have defaults
 max_rounds = 15
 max_share_per_run = 0.1                  of every lifetime budget; a new run needs it
@@ -40,6 +41,7 @@ from rpdp.errors import InputError
 from rpdp.federation.policy import CONCURRENT_RUNS, LONGEST_HOLD, ONE_DAY
 from rpdp.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
 from rpdp.studies.study_sections import reference, reserves
+from rpdp.studies.study_tables import NETWORKS, widths
 
 if TYPE_CHECKING:
     from rpdp.federation import Policy
@@ -86,24 +88,31 @@ class SiloSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """`[data]`: a function of the silo's own, or a part of a built-in task.
+    """`[data]`: a function of the silo's own, a table, or a part of a built-in task.
 
     Attributes:
         factory: A function that returns (Records, ids).
-        task: Instead of factory: a built-in task.
+        table: Instead of factory: a table with the silo's records. Test records of its schema's split are left out.
+        schema: With table: its schema file, or a study file with [table].
+        task: Instead of both: a built-in task.
         part: With task: the silo of the task whose records these are.
         partition: With task: how its data are divided.
     """
 
     factory: str | None = setting(reference, None)
+    table: str | None = setting(text, None)
+    schema: str | None = setting(text, None)
     task: str | None = setting(text, None)
     part: str | None = setting(text, None)
     partition: str | None = setting(text, None)
 
     def __post_init__(self) -> None:
-        if (self.factory is None) == (self.task is None) or (self.task is None) != (self.part is None):
+        given = [each for each in (self.factory, self.table, self.task) if each is not None]
+        is_whole = (self.task is None) == (self.part is None) and (self.table is None) == (self.schema is None)
+        if len(given) != 1 or not is_whole:
             raise InputError(
-                'data needs either factory = "module:function", or task = "a built-in task" with part = "its silo"'
+                'data needs either factory = "module:function", or table = "north.csv" with schema = "schema.toml", or '
+                'task = "a built-in task" with part = "its silo"'
             )
         if self.partition is not None and self.task is None:
             raise InputError(f"data.partition={self.partition!r} goes with a built-in task")
@@ -117,15 +126,25 @@ class ModelSection:
         model: A function that returns the model.
         loss: A function from outputs and targets to one value per record.
         task: Instead of both: a built-in task.
+        network: Instead of all: linear or mlp, for the table of [data].
+        hidden: With network: the widths of the hidden layers of mlp.
     """
 
     model: str | None = setting(reference, None)
     loss: str | None = setting(reference, None)
     task: str | None = setting(text, None)
+    network: str | None = setting(one_of(*NETWORKS), None)
+    hidden: tuple[int, ...] | None = setting(widths, None)
 
     def __post_init__(self) -> None:
-        if (self.task is None) == (self.model is None) or (self.model is None) != (self.loss is None):
-            raise InputError('a model needs either model and loss = "module:function", or task = "a built-in task"')
+        given = [each for each in (self.model, self.task, self.network) if each is not None]
+        if len(given) != 1 or (self.model is None) != (self.loss is None):
+            raise InputError(
+                'a model needs either model and loss = "module:function", or task = "a built-in task", or network = '
+                '"linear" for a table'
+            )
+        if self.hidden is not None and self.network != "mlp":
+            raise InputError(f'hidden={list(self.hidden)} needs network = "mlp"')
 
 
 @dataclass(frozen=True)
@@ -239,6 +258,11 @@ class SiloFile:
         parts = {name: read_section(kind, name, values[name]) for name, kind in _SECTIONS.items()}
         allowed = {name: read_section(ModelSection, f"models.{name}", each) for name, each in models.items()}
         simulation = values.get("simulation")
+        for name, each in allowed.items():
+            if each.network is not None and parts["data"].table is None:
+                raise InputError(
+                    f"models.{name}.network={each.network!r} is for a table: give data.table and data.schema"
+                )
         seeded = None if simulation is None else read_section(SimulationSection, "simulation", simulation)
         return cls(path, **parts, models=allowed, simulation=seeded)
 

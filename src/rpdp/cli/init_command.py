@@ -1,0 +1,57 @@
+"""`rpdp init`: a new study from a table, a template or a built-in task."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.output import print_json, say, say_line
+
+
+def init(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A table (.csv, .csv.gz, .parquet), a template (tabular, images, text, flower), or a built-in task.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new directory.")] = Path("study"),
+    target: Annotated[str | None, typer.Option("--target", help="Of a table: the column to learn.")] = None,
+    silo: Annotated[str | None, typer.Option("--silo", help="The column that divides it into silos.")] = None,
+    record: Annotated[str | None, typer.Option("--record", help="The column with the id of each record.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="The column with the person behind it.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Start a new study: a study file with comments, a schema for a table, templates for budgets, next steps.
+
+    A schema is proposed from the data. What was read from private data is not covered by the promise until somebody
+    declares it from knowledge; the schema says so, and so does every plan made with it.
+
+    Example: `rpdp init patients.csv --target OUTCOME --silo HOSPITAL --out study`
+    """
+    from rpdp.studies.new_study import new_study
+    from rpdp.tables.schema_proposal import Roles
+
+    if target is None and not as_json and sys.stdin.isatty() and Path(source).is_file():
+        target = typer.prompt("Which column is to be learnt?")
+    made = new_study(source, out, Roles(target or "", record, subject, silo))
+    if as_json:
+        print_json({"directory": str(made.directory), "files": list(made.files), "from_data": made.from_data})
+        return
+    for name in made.files[:20]:
+        say_line(f"{made.directory / name}")
+    if len(made.files) > 20:
+        say_line(f"… and {len(made.files) - 20} more")
+    if made.from_data:
+        say(
+            "Ranges and levels in schema.toml were read from the data. No promise covers that: check them against what "
+            "you know, then remove from_data.",
+            style="yellow",
+        )
+    say_line(f"next: rpdp doctor {made.directory / 'study.toml'}")

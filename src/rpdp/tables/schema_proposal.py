@@ -1,0 +1,213 @@
+"""Proposing a schema from a table: kinds, ranges and levels as they are found.
+
+What is read from private data is not covered by the promise. So a proposal says `from_data = true`, every plan made
+with it carries a note. The note goes once somebody has declared ranges and levels from knowledge and removed the line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rpdp.errors import InputError
+from rpdp.setting_fields import nearest
+from rpdp.tables.cell_text import column_texts
+from rpdp.tables.table_columns import NO, YES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MISSING_TEXTS = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".", "-")
+"""Texts that often stand for a missing value."""
+
+MOST_LEVELS = 30
+FEWEST_NUMBERS = 10
+"""A column with at most so many different whole numbers is proposed as a category."""
+
+_MOSTLY = 0.95
+_STEPS = (1, 2, 5, 10)
+
+HEADER = """\
+# What the columns of {table} mean. Everything here is public: it goes to all silos.
+#
+# Proposed from the data. What was read from private data is NOT covered by the promise: check every range and level
+# against what you know without looking (a form, a protocol, a textbook), then remove the next line.
+from_data = true
+"""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns have a part of their own.
+
+    Attributes:
+        target: The column to learn.
+        record: The id of a record.
+        subject: The person behind it.
+        silo: The column that divides the table into silos.
+    """
+
+    target: str
+    record: str | None = None
+    subject: str | None = None
+    silo: str | None = None
+
+    def check(self, names: list[str]) -> None:
+        """Refuse a column that the table does not have."""
+        for option, name in vars(self).items():
+            if name is not None and name not in names:
+                raise InputError(f"--{option} {name}: the table has no such column{nearest(name, names)}")
+
+
+def find_record(table: pa.Table) -> str | None:
+    """Return the first column that looks like an id: all values differ, none is empty, and its name says so."""
+    for name in map(str, table.column_names):
+        words = name.casefold().replace("-", "_").split("_")
+        if not {"id", "record", "patient", "number", "nr", "no"} & set(words) and not name.casefold().endswith("id"):
+            continue
+        texts = column_texts(table.column(name))
+        if all(texts) and len(set(texts)) == len(texts):
+            return name
+    return None
+
+
+def propose_schema(table: pa.Table, roles: Roles, title: str, *, test_share: float = 0.2) -> str:
+    """Return the text of a schema file."""
+    roles.check(table.column_names)
+    texts = {name: column_texts(table.column(name)) for name in table.column_names}
+    missing = [each for each in MISSING_TEXTS if any(each in found for found in texts.values())]
+    parts = [HEADER.format(table=title)]
+    parts.append(f"record = {_quoted(roles.record)}" if roles.record else _NO_RECORD)
+    if roles.subject:
+        parts.append(f"subject = {_quoted(roles.subject)}          # the person behind a record")
+    if missing:
+        parts.append(f"missing = {_quoted(missing)}    # texts that mean a missing value")
+    parts.append("\n[columns]")
+    special = {name for name in vars(roles).values() if name}
+    for name, found in texts.items():
+        if name not in special:
+            parts.append(f"{_key(name)} = {_column(['' if each in missing else each for each in found])}")
+    present = [each for each in texts[roles.target] if each and each not in missing]
+    parts += ["\n[target]", *_target(roles.target, present)]
+    if len(present) < len(table):
+        parts += _kept(roles.target, present, len(table) - len(present))
+    parts.append(f"\n[split]                     # records for testing, in simulations\ntest_share = {test_share}")
+    return "\n".join(parts) + "\n"
+
+
+_NO_RECORD = '# record = "ID"             # the column with the id of each record; real runs need one'
+
+
+def _column(found: list[str]) -> str:
+    """Return the declaration of a column from its texts; an empty one is a missing value."""
+    present = [each for each in found if each]
+    distinct = sorted(set(present))
+    is_partial = len(present) < len(found)
+    if len(distinct) < 2:
+        return '{ kind = "ignore" }    # at most one value'
+    if {each.casefold() for each in distinct} <= {*YES, *NO}:
+        return _declared("yes_no", "missing = true" if is_partial else "")
+    numbers = _numbers(present)
+    if numbers is not None and _is_measured(present):
+        low, high = nice_range(float(numbers.min()), float(numbers.max()))
+        fill = f"missing = {_number((low + high) / 2)}" if is_partial or len(numbers) < len(present) else ""
+        return _declared("number", f"range = [{_number(low)}, {_number(high)}]", fill)
+    if all(_is_date(each) for each in distinct):
+        return _declared("date", f'range = ["{distinct[0][:4]}-01-01", "{distinct[-1][:4]}-12-31"]')
+    if len(distinct) <= MOST_LEVELS:
+        usual = Counter(present).most_common(1)[0][0]
+        settings = [f"levels = {_quoted(distinct)}", f"base = {_quoted(usual)}"]
+        return _declared("category", *settings, "missing = true" if is_partial else "")
+    return f'{{ kind = "ignore" }}    # {len(distinct):,} different texts; a category has at most {MOST_LEVELS}'
+
+
+def _target(name: str, present: list[str]) -> list[str]:
+    distinct = sorted(set(present))
+    if len(distinct) < 2:
+        raise InputError(f"--target {name}: every row has the same value; there is nothing to learn")
+    column = f"column = {_quoted(name)}"
+    if _is_measured(present):
+        numbers = _numbers(present)
+        assert numbers is not None
+        low, high = nice_range(float(numbers.min()), float(numbers.max()))
+        return ['kind = "regression"', column, f"range = [{_number(low)}, {_number(high)}]"]
+    if len(distinct) > MOST_LEVELS:
+        raise InputError(f"--target {name}: {len(distinct):,} different texts are no classes; choose another column")
+    if {each.casefold() for each in distinct} <= {*YES, *NO}:
+        distinct.sort(key=lambda each: each.casefold() in YES)
+    return ['kind = "classification"', column, f"classes = {_quoted(distinct)}"]
+
+
+def _kept(name: str, present: list[str], absent: int) -> list[str]:
+    """Return the filter that leaves out rows without a target; a measured target has no list of values to keep."""
+    if _is_measured(present):
+        raise InputError(
+            f"--target {name}: {absent:,} rows have no value; take them out, as nothing can be learnt from them"
+        )
+    return [
+        "\n[keep]                      # rows without a target are left out",
+        f"{_key(name)} = {_quoted(sorted(set(present)))}",
+    ]
+
+
+def _is_measured(present: list[str]) -> bool:
+    """Return whether values are numbers on a scale, rather than codes."""
+    numbers = _numbers(present)
+    if numbers is None:
+        return False
+    return len(set(present)) > FEWEST_NUMBERS or not all(each == int(each) for each in numbers)
+
+
+def nice_range(low: float, high: float) -> tuple[float, float]:
+    """Return a range around two numbers that ends at round numbers.
+
+    >>> nice_range(16, 99), nice_range(0.21, 0.93)
+    ((0.0, 100.0), (0.2, 1.0))
+    """
+    if low == high:
+        low, high = low - 1.0, high + 1.0
+    power = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = next(each * power for each in _STEPS if (high - low) / (each * power) <= 5)
+    return round(math.floor(low / step) * step, 10), round(math.ceil(high / step) * step, 10)
+
+
+def _numbers(present: list[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    """Return the finite numbers among texts; None if many are none."""
+    found = []
+    for each in present:
+        try:
+            found.append(float(each) if "_" not in each else math.nan)
+        except ValueError:
+            continue
+    finite = np.array([each for each in found if math.isfinite(each)])
+    return finite if len(finite) >= _MOSTLY * len(present) else None
+
+
+def _is_date(cell: str) -> bool:
+    try:
+        date.fromisoformat(cell[:10])
+    except ValueError:
+        return False
+    return True
+
+
+def _declared(kind: str, *settings: str) -> str:
+    return f"{{ {', '.join([f'kind = {_quoted(kind)}', *filter(None, settings)])} }}"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else f"{value:g}"
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)  # JSON texts and lists of texts are valid in TOML
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.replace("_", "").replace("-", "").isalnum() else _quoted(name)

@@ -1,0 +1,145 @@
+"""`rpdp init`: a study from a table, a template or a built-in task, that runs as it is."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from rpdp.cli.run import run
+from rpdp.studies.study_file import StudyFile
+from rpdp.tables import TableSchema, read_table
+from rpdp.tables.schema_proposal import Roles, propose_schema
+from tests.studies.patients import write_hospitals
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command
+
+
+@pytest.mark.parametrize("template", ["tabular", "images", "text"])
+def test_a_template_trains_as_it_is(rpdp: Command, tmp_path: Path, template: str) -> None:
+    assert rpdp("init", template, "--out", "s").code == 0
+    trained = rpdp("train", "s/study.toml", "--seed", "1", "--out", "run", "--json")
+    assert trained.json["accuracy"] > 0.7
+
+
+@pytest.mark.parametrize("source", ["flower", "breast_cancer", "digits"])
+def test_a_built_in_task_is_a_study(rpdp: Command, tmp_path: Path, source: str) -> None:
+    assert rpdp("init", source, "--out", "s").code == 0
+    spec = StudyFile.read(tmp_path / "s/study.toml")
+    assert spec.named_task is not None
+
+
+def test_a_table_nobody_has_seen(rpdp: Command, tmp_path: Path) -> None:
+    """Three commands and no line by hand, from a CSV to a trained model with its report."""
+    write_hospitals(tmp_path, "north", "south")
+    shown = rpdp("init", "all.csv", "--target", "ILL", "--silo", "HOSPITAL", "--out", "s")
+    assert shown.code == 0
+    assert "No promise covers that" in " ".join(shown.out.split())
+    examined = rpdp("doctor", "s/study.toml", "--json").json
+    assert examined["runnable"]
+    assert any("from_data" in finding["message"] for finding in examined["findings"])
+    assert rpdp("train", "s/study.toml", "--seed", "1", "--out", "run").code == 0
+    assert (tmp_path / "run/report.html").is_file()
+    plan = json.loads((tmp_path / "run/public-plan.json").read_text())
+    assert any("were read from private data" in note for note in plan["notes"])
+
+    template = tmp_path / "s/budgets/north.csv"
+    assert stat.S_IMODE(template.stat().st_mode) == 0o600
+    lines = template.read_text().splitlines()
+    assert lines[0] == "record,epsilon"
+    assert all(line.startswith("north-") and line.endswith(",") for line in lines[1:])
+    refused = rpdp("budgets", "check", template)
+    assert (refused.code, "epsilon" in refused.err) == (2, True)
+
+
+def test_declared_schemas_carry_no_note(rpdp: Command, tmp_path: Path) -> None:
+    write_hospitals(tmp_path, "north", "south")
+    rpdp("init", "all.csv", "--target", "ILL", "--silo", "HOSPITAL", "--out", "s")
+    schema = tmp_path / "s/schema.toml"
+    read = TableSchema.read(schema)
+    schema.write_text(schema.read_text().replace("from_data = true\n", ""))
+    assert read.from_data
+    assert not TableSchema.read(schema).from_data
+    assert TableSchema.read(schema).fingerprint == read.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["all.csv"], "which column is to be learnt? all.csv has PATIENT, AGE"),
+        (["all.csv", "--target", "IL"], "--target IL: the table has no such column; did you mean ILL?"),
+        (["all.csv", "--target", "HOSPITAL", "--silo", "SITE"], "--silo SITE: the table has no such column"),
+        (["all.csv", "--target", "PATIENT"], "different texts are no classes"),
+        (["tabulra"], "nor a template or built-in task; did you mean tabular?"),
+        (["tabular", "--target", "X"], "--target goes with a table"),
+        (["tabular", "--out", "."], "is not an empty directory"),
+        (["nowhere.csv", "--target", "X"], "there is no such table"),
+    ],
+)
+def test_errors(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RPDP_DATA", raising=False)
+    write_hospitals(tmp_path, "north")
+    assert run(["init", *arguments]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_kinds_are_proposed_from_what_is_there() -> None:
+    columns = {
+        "id": [f"a{number}" for number in range(40)],
+        "age": [str(20 + number) for number in range(39)] + ["?"],
+        "code": [str(number % 4) for number in range(40)],
+        "smokes": ["Y", "n"] * 20,
+        "day": [f"2021-03-{1 + number % 28:02d}" for number in range(40)],
+        "same": ["x"] * 40,
+        "text": [f"note {number}" for number in range(40)],
+        "a b": ["u", ""] * 20,
+        "y": ["", *[str(number % 3) for number in range(39)]],
+    }
+    text = propose_schema(pa.table(columns), Roles("y", "id"), "t.csv")
+    assert 'record = "id"' in text
+    assert 'missing = ["?"]' in text
+    for line in (
+        'age = { kind = "number", range = [20, 60], missing = 40 }',
+        'code = { kind = "category", levels = ["0", "1", "2", "3"], base = "0" }',
+        'smokes = { kind = "yes_no" }',
+        'day = { kind = "date", range = ["2021-01-01", "2021-12-31"] }',
+        'same = { kind = "ignore" }    # at most one value',
+        'text = { kind = "ignore" }    # 40 different texts',
+        '"a b" = { kind = "ignore" }    # at most one value',
+        'y = ["0", "1", "2"]',
+    ):
+        assert line in text
+
+
+def test_proposed_schemas_read_their_own_table(tmp_path: Path) -> None:
+    write_hospitals(tmp_path, "north")
+    for target in ("ILL", "DAYS", "AGE"):
+        path = tmp_path / f"{target}.toml"
+        table = read_table(tmp_path / "north.csv")
+        path.write_text(propose_schema(table, Roles(target, "PATIENT", silo="HOSPITAL"), "north.csv"), encoding="utf-8")
+        encoded = TableSchema.read(path).encode(table)
+        assert all(not is_warning for is_warning, _, _ in encoded.survey.remarks())
+
+
+@pytest.mark.parametrize(("words", "place", "expected"), [("rpdp bud", 1, "budgets"), ("rpdp budgets m", 2, "make")])
+def test_the_shell_completes_commands_and_subcommands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, place: int, expected: str
+) -> None:
+    monkeypatch.setenv("_RPDP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(place))
+    with pytest.raises(SystemExit):
+        run([])
+    assert capsys.readouterr().out.split() == [expected]

@@ -9,6 +9,7 @@ import logging
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rpdp.audit import AuditResult
+    from rpdp.budgets import AccountKind
     from rpdp.ledger.inspection.verification import Verification
 
 GROUPS = (0.5, 5.0)
@@ -65,6 +67,15 @@ def test_a_served_silo_passes(place: Path) -> None:
     assert {"agent.sock", "ledger.db"} <= files
     assert (result.seed, result.ledger, result.is_simulation) == (None, (), False)
     assert result.verdict()[-1] == "Its ledger verifies."
+
+
+@pytest.mark.parametrize("account", ["sums", "renyi"])
+def test_a_silo_of_a_plan_for_persons_in_several_silos_passes(account: AccountKind) -> None:
+    """Its records get the q of a person's part, or of k·ρ, and the auditor expects that."""
+    public = replace(make_public(), account=account, silos_per_person=2, lifetime_delta=1e-3)
+    result = audit_served(public, groups=GROUPS, per_group=300)
+    assert result.passed
+    assert 0.0 < result.groups[0].probability < small().groups[0].probability
 
 
 def test_one_with_too_little_noise_does_not() -> None:

@@ -150,3 +150,37 @@ def test_an_audit_becomes_a_section_of_the_silos_report(rpdp: Command, tmp_path:
     refused = rpdp("report", str(tmp_path / "run"), "--audit", audit, "--edition", "share")
     assert refused.code == 2
     assert "--audit goes with --edition silo" in refused.err
+
+
+def test_persons_with_several_records(rpdp: Command, tmp_path: Path) -> None:
+    told = rpdp("audit", write_run(tmp_path), "--groups", "2", "--canaries", "300", "--records-per-person", 3)
+    assert told.code == 0, told
+    assert "Beside 40 records of silo a, with 300 canary persons with 3 records:" in " ".join(told.out.split())
+    read = read_audit(Path("runs/run/audit/audit.json"))
+    assert (read.alone.records_per_person, read.alone.silos, read.passed) == (3, 1, True)
+    assert read.alone.groups[0].probability > 0.0
+
+
+def test_persons_in_as_many_silos_as_the_study_declares(rpdp: Command, tmp_path: Path) -> None:
+    declared = [("policy.silos_per_person", "2"), ("privacy.account", '"renyi"')]
+    told = rpdp("audit", write_run(tmp_path, *declared), "--groups", "2", "--canaries", "300", "--json").json
+    assert (told["passed"], told["alone"]["silos"], told["alone"]["joined"]) == (True, 2, 6)
+    path = write_run(tmp_path, *declared)
+    one = rpdp("audit", path, "--groups", "2", "--canaries", "300", "--silos-per-person", 1, "--out", "one", "--json")
+    assert (one.code, one.json["alone"]["silos"]) == (0, 1)
+    assert one.json["alone"]["groups"][0]["probability"] == told["alone"]["groups"][0]["probability"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--silos-per-person", "2"), "silos_per_person=2, but the plan declares 1"),
+        (("--records-per-person", "0"), "--records-per-person=0 must be between 1 and 100"),
+        (("--records-per-person", "2", "--model-only"), "--model-only plants none"),
+        (("--records-per-person", "2", "--served"), "leave --served or --records-per-person out"),
+    ],
+)
+def test_persons_that_cannot_be_audited(rpdp: Command, tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+    refused = rpdp("audit", write_run(tmp_path), *options)
+    assert refused.code == 2
+    assert told in " ".join(refused.err.split())

@@ -35,7 +35,7 @@ def tallied(seed: int, real: tuple[CanaryLaw, ...] = LAWS, *, per_group: int = 3
 
 
 def p_values(tally: Tally, joined: int = OBSERVATIONS) -> dict[str, float]:
-    return {test.name: test.p_value for test in conformance(tally, SCHEDULE, joined)}
+    return {test.name: test.p_value for test in conformance(tally, SCHEDULE, [joined])}
 
 
 def test_p_values_are_uniform_when_the_law_holds() -> None:
@@ -72,7 +72,7 @@ def test_cells_lose_next_to_nothing() -> None:
     single = Tally(tally.canaries, LAWS)
     sample = law.sample(len(tally.canaries), Seeded(3), taken=False)
     single.add(sample)
-    found = next(test for test in conformance(single, SCHEDULE, 5) if test.name == "noise")
+    found = next(test for test in conformance(single, SCHEDULE, [5]) if test.name == "noise")
     exact = stats.ks_1samp(sample[out], distribution_of(law, taken=False))
     assert exact.statistic - 1e-4 < found.statistic <= exact.statistic
     extremes = Tally(tally.canaries, LAWS)
@@ -92,7 +92,7 @@ def test_cells_lose_next_to_nothing() -> None:
     ids=str,
 )
 def test_participation(schedule: Schedule, joined: int, low: float, high: float) -> None:
-    found = {test.name: test.p_value for test in conformance(tallied(1), schedule, joined)}["participation"]
+    found = {test.name: test.p_value for test in conformance(tallied(1), schedule, [joined])}["participation"]
     assert low <= found <= high
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from rpdp.sampling import Seeded
 from rpdp.training import CLIP_SLACK
 
 LAWS = [CanaryLaw(0.3, 2.0), CanaryLaw(0.3, 2.0, 7), CanaryLaw(1.0, 0.8), CanaryLaw(1.0, 0.8, 3), CanaryLaw(0.0, 1.0)]
+LAWS += [CanaryLaw(0.3, 2.0, 1, 3), CanaryLaw(0.2, 2.0, 4, 2)]
+"""The last two are of persons with several records."""
 
 
 def density(law: CanaryLaw, values: np.ndarray, *, taken: bool) -> np.ndarray:
     """Written out once more, from the docstring."""
-    draws = np.arange(law.releases + 1) if taken else np.zeros(1)
-    weights = stats.binom.pmf(draws, law.releases, law.probability) if taken else np.ones(1)
+    chances = law.releases * law.records
+    draws = np.arange(chances + 1) if taken else np.zeros(1)
+    weights = stats.binom.pmf(draws, chances, law.probability) if taken else np.ones(1)
     return np.asarray(stats.norm.pdf(values[:, None], draws * CONTRIBUTION, law.deviation) @ weights)
 
 
@@ -52,10 +56,10 @@ def test_samples_follow_the_law(law: CanaryLaw, taken: bool) -> None:
     """Seed 1, 20,000 samples, false alarm 1e-4; another q or σ is rejected."""
     sample = law.sample(20_000, Seeded(1), taken=taken)
     assert p_value(sample, law, taken=taken) > 1e-4
-    assert p_value(sample, CanaryLaw(law.probability, 0.9 * law.noise_multiplier, law.releases), taken=taken) < 1e-6
+    assert p_value(sample, replace(law, noise_multiplier=0.9 * law.noise_multiplier), taken=taken) < 1e-6
     if taken:
         other = 0.5 if law.probability in (0.0, 1.0) else law.probability * 1.5
-        assert p_value(sample, CanaryLaw(other, law.noise_multiplier, law.releases), taken=True) < 1e-6
+        assert p_value(sample, replace(law, probability=other), taken=True) < 1e-6
 
 
 def p_value(sample: np.ndarray, law: CanaryLaw, *, taken: bool) -> float:
@@ -69,6 +73,7 @@ def distribution_of(law: CanaryLaw, *, taken: bool) -> Any:
 
 def test_sums_of_observations() -> None:
     assert CanaryLaw(0.3, 2.0, 5).total(4) == CanaryLaw(0.3, 2.0, 20)
+    assert CanaryLaw(0.3, 2.0, 5, 3).total(4) == CanaryLaw(0.3, 2.0, 20, 3)
 
 
 @pytest.mark.parametrize(("q", "sigma", "releases"), [(1.1, 1.0, 1), (-0.1, 1.0, 1), (0.5, 0.0, 1), (0.5, 1.0, 0)])

@@ -241,7 +241,7 @@ def test_a_silo_that_is_reached_by_bytes_only() -> None:
             tally.add(round_observation(update, planted, public))
 
     go_through(Server("run", public, FlatModel(planted.model).values.data, ["far"]), "far", by_bytes, seen)
-    result = analyse(tally, public, len(joined), 0.95, Seeded(7).child("audit", "design"))
+    result = analyse(tally, public, [len(joined)], 0.95, Seeded(7).child("audit", "design"))
     assert (result.view, result.observations, result.passed) == ("rounds", 4, True)
     inside = audit_silo(Subject(public, "far"), groups=(0.5, 5.0), per_group=1_000, seed=7, view="rounds")
     assert summary(inside) == summary(result)

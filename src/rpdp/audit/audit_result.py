@@ -53,8 +53,8 @@ class AuditResult:
         confidence: With which all ε_L hold together.
         delta: δ of the plan.
         noise_multiplier: σ of the plan.
-        rounds: Announced.
-        joined: Rounds that the silo joined.
+        rounds: Announced, to all silos together.
+        joined: Rounds that they joined.
         observations: Per canary.
         records: Ordinary records of the silo beside the canaries.
         kernel: Which kernel computed the clipped sums.
@@ -62,6 +62,8 @@ class AuditResult:
         seed: Of the simulation; None where randomness was secure.
         seconds: How long it took.
         ledger: What the verification of the silo's ledger found wrong; None in a simulation, which has no ledger.
+        records_per_person: How many records a canary person has in each silo.
+        silos: In how many silos a canary person has records.
     """
 
     view: View
@@ -79,6 +81,24 @@ class AuditResult:
     seed: int | None
     seconds: float
     ledger: tuple[str, ...] | None = None
+    records_per_person: int = 1
+    silos: int = 1
+
+    @property
+    def who(self) -> str:
+        """Who allows a budget: records, or the persons whose records were planted together."""
+        if self.silos == 1 and self.records_per_person == 1:
+            return "records that allow"
+        records = "1 record" if self.records_per_person == 1 else f"{self.records_per_person} records"
+        where = "" if self.silos == 1 else f" in each of {self.silos} silos"
+        return f"persons with {records}{where}, who allow"
+
+    @property
+    def planted(self) -> str:
+        """The canaries in words."""
+        if self.silos == 1 and self.records_per_person == 1:
+            return f"{self.canaries:,} canaries"
+        return f"{self.canaries:,} canary {self.who.partition(',')[0]}"
 
     @property
     def canaries(self) -> int:
@@ -123,9 +143,10 @@ class AuditResult:
     def _about_promises(self) -> list[str]:
         sure = f"confidence {100.0 * self.confidence:.4g} %"
         if not self.broken:
+            unit = self.who.partition(" ")[0]
             best = max(self.groups, key=lambda group: group.bound.epsilon / group.epsilon)
             return [
-                f"No promise is broken: in no budget group could an attacker prove more than its records allow "
+                f"No promise is broken: in no budget group could an attacker prove more than its {unit} allow "
                 f"({sure}; closest is ε = {best.epsilon:g}, where ε ≥ {best.bound.epsilon:.3g} is proven)."
             ]
         said = []
@@ -138,7 +159,7 @@ class AuditResult:
             limit = f"ε = {group.epsilon:g}"
             if group.allowed > group.epsilon * (1.0 + 1e-9):
                 limit += f" ({group.allowed:.3g} given that {self.joined} rounds were joined)"
-            said.append(f"BROKEN PROMISE: records that allow {limit}: {proof}.")
+            said.append(f"BROKEN PROMISE: {self.who} {limit}: {proof}.")
         return said
 
     def _about_conformance(self) -> list[str]:

@@ -8,6 +8,8 @@ number of releases s in the sum:
 
     out: N(0, sσ²)        in: Σ_j Binomial(s, q)(j) · N(jm, sσ²)
 
+A canary person with r records adds up to r contributions to each release: Binomial(rs, q) in place of Binomial(s, q).
+
 The grid that releases are rounded to is 2⁻²⁰ of the noise: invisible here.
 """
 
@@ -52,17 +54,25 @@ class CanaryLaw:
         probability: q of the canary's group, from the silo plan.
         noise_multiplier: σ of the public plan.
         releases: s, how many local steps one observation adds up: 1 for an attacker who sees every step.
+        records: r, how many records the canary has.
     """
 
     probability: float
     noise_multiplier: float
     releases: int = 1
+    records: int = 1
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.probability <= 1.0:
             raise InputError(f"probability={self.probability} must lie between 0 and 1")
         require_positive("noise_multiplier", self.noise_multiplier)
         require_count("releases", self.releases)
+        require_count("records", self.records)
+
+    @property
+    def chances(self) -> int:
+        """How often a record of the canary may be drawn in one observation."""
+        return self.releases * self.records
 
     @property
     def deviation(self) -> float:
@@ -71,7 +81,7 @@ class CanaryLaw:
 
     def total(self, observations: int) -> CanaryLaw:
         """The law of the sum of so many independent observations."""
-        return CanaryLaw(self.probability, self.noise_multiplier, self.releases * observations)
+        return CanaryLaw(self.probability, self.noise_multiplier, self.releases * observations, self.records)
 
     def below(self, values: FloatArray, *, taken: bool) -> FloatArray:
         """The probability of an observation up to each value, of a canary that is in (`taken`) or out."""
@@ -90,7 +100,7 @@ class CanaryLaw:
         Closed form for single steps. For sums it is read off a fine curve; its rounding can cost the attacker a little
         and never makes a bound invalid, since any function of the observations is a score.
         """
-        if self.releases == 1:
+        if self.chances == 1:
             return self._log_ratio_of_step(values)
         where, curve = self._curve
         return np.interp(values, where, curve)
@@ -100,7 +110,7 @@ class CanaryLaw:
         values = np.empty(count)
         randomness.fill_gaussian(values, self.deviation)
         if taken and self.probability > 0.0:
-            at_most = stats.binom.cdf(np.arange(self.releases + 1), self.releases, self.probability)
+            at_most = stats.binom.cdf(np.arange(self.chances + 1), self.chances, self.probability)
             at_most[-1] = 1.0
             values += CONTRIBUTION * np.searchsorted(at_most, randomness.uniforms(count), side="right")
         return values
@@ -115,8 +125,8 @@ class CanaryLaw:
     @cached_property
     def _weights(self) -> tuple[FloatArray, FloatArray]:
         """How often a canary is drawn, and the probability of it, without what is negligible."""
-        draws = np.arange(self.releases + 1)
-        weights = stats.binom.pmf(draws, self.releases, self.probability)
+        draws = np.arange(self.chances + 1)
+        weights = stats.binom.pmf(draws, self.chances, self.probability)
         kept = weights > _NEGLIGIBLE
         return draws[kept].astype(np.float64), weights[kept]
 
@@ -124,8 +134,8 @@ class CanaryLaw:
     def _curve(self) -> tuple[FloatArray, FloatArray]:
         low, high = self.range
         where = np.linspace(low, high, _CURVE_POINTS)
-        draws = np.arange(self.releases + 1)
-        weights = stats.binom.logpmf(draws, self.releases, self.probability)
+        draws = np.arange(self.chances + 1)
+        weights = stats.binom.logpmf(draws, self.chances, self.probability)
         means = draws * CONTRIBUTION
         curve = np.empty_like(where)
         for start in range(0, len(where), _CHUNK):
@@ -138,4 +148,4 @@ class CanaryLaw:
     def range(self) -> tuple[float, float]:
         """Where observations lie, in or out."""
         reach = REACH * self.deviation
-        return -reach, self.releases * CONTRIBUTION + reach
+        return -reach, self.chances * CONTRIBUTION + reach

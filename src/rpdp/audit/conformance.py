@@ -63,8 +63,8 @@ def combined(tests: Sequence[Test]) -> float:
     return min(1.0, len(tests) * min(test.p_value for test in tests))
 
 
-def conformance(tally: Tally, schedule: Schedule, joined: int) -> list[Test]:
-    """Every test that the observations allow."""
+def conformance(tally: Tally, schedule: Schedule, joined: Sequence[int]) -> list[Test]:
+    """Every test that the observations allow; `joined` are the rounds that each silo joined."""
     canaries, groups = tally.canaries, range(len(tally.laws))
     names = [f"ε = {epsilon:g}" for epsilon in canaries.groups]
     tests = [_histogram_test("noise", tally, -1, tally.laws[0], taken=False)]
@@ -76,7 +76,10 @@ def conformance(tally: Tally, schedule: Schedule, joined: int) -> list[Test]:
         tests.append(_sums_test(f"sums {names[i]}", members, tally.laws[i].total(tally.observations), taken=True))
     if tally.draws is not None:
         tests += [_draws_test(f"draws {names[i]}", tally, i) for i in groups]
-    tests.append(_participation_test(schedule, joined))
+    for number, rounds in enumerate(joined):
+        tests.append(
+            _participation_test("participation" if number == 0 else f"participation {number + 1}", schedule, rounds)
+        )
     return tests
 
 
@@ -105,16 +108,16 @@ def _test(name: str, total: int, distance: float) -> Test:
 def _draws_test(name: str, tally: Tally, group: int) -> Test:
     assert tally.draws is not None
     law, rows = tally.laws[group], tally.canaries.rows(group)
-    chances = int(tally.canaries.taken[rows].sum()) * tally.observations * law.releases
+    chances = int(tally.canaries.taken[rows].sum()) * tally.observations * law.chances
     drawn = int(tally.draws[group])
     chance = stats.binom(chances, law.probability)
     return Test(name, chances, drawn, _both_sides(float(chance.cdf(drawn)), float(chance.sf(drawn - 1))))
 
 
-def _participation_test(schedule: Schedule, joined: int) -> Test:
+def _participation_test(name: str, schedule: Schedule, joined: int) -> Test:
     chances = schedule.count().probabilities()
     return Test(
-        "participation",
+        name,
         schedule.rounds,
         joined,
         _both_sides(float(chances[: joined + 1].sum()), float(chances[joined:].sum())),

@@ -5,6 +5,8 @@ c far above the clip norm L, and does not depend on anything else; ordinary reco
 is drawn, adds exactly L(1 − 1e-4) to coordinate k of the clipped sum and nothing to any other coordinate, whatever the
 model has become, and nobody else adds to coordinate k.
 
+A canary person has several records with the same number; each adds as much to the person's coordinate when it is drawn.
+
 Why many canaries in one run are as good as many runs. Given the rounds that the silo joined, the release of step t on
 coordinate k is a function of canary k's coin, its own draws and the noise on its own coordinate. Coins are flipped
 independently; a Poisson sampler draws records independently; the noise is independent between coordinates and steps;
@@ -82,7 +84,7 @@ def plant(
     if model is None or loss is None or records is None:
         if not (model is None and loss is None and records is None):
             raise InputError("give model, loss and records, or none of them")
-        numbers = torch.from_numpy(canaries.members) + 1
+        numbers = torch.from_numpy(canaries.owners) + 1
         alone = Records.of(numbers, torch.zeros(len(numbers)))
         return Planted(_Beside(None, len(canaries)), _beside_loss(None, clip_norm), alone, slice(-len(canaries), None))
     if _is_linear(model, records, canaries):
@@ -127,9 +129,9 @@ def _beside_loss(loss: PerRecordLoss | None, clip_norm: float) -> PerRecordLoss:
 
 def _beside_records(canaries: Canaries, records: Records) -> Records:
     """The other inputs of canaries are those of a sound record; they have no effect."""
-    members = torch.from_numpy(canaries.members) + 1
-    copies = records.select(torch.full((len(members),), _sound_record(records)))
-    numbers = torch.cat([torch.zeros(len(records), dtype=torch.int64), members])
+    owners = torch.from_numpy(canaries.owners) + 1
+    copies = records.select(torch.full((len(owners),), _sound_record(records)))
+    numbers = torch.cat([torch.zeros(len(records), dtype=torch.int64), owners])
     inputs = [torch.cat([own, copied]) for own, copied in zip(records.inputs, copies.inputs, strict=True)]
     return Records.of([*inputs, numbers], torch.cat([records.targets, copies.targets]))
 
@@ -147,7 +149,7 @@ def _is_linear(model: nn.Module, records: Records, canaries: Canaries) -> bool:
     """Whether the affine kernel would train this model, and canaries can be features of it."""
     if type(model) is not nn.Linear or len(records.inputs) != 1 or records.inputs[0].dim() != 2:
         return False
-    size = (len(records) + len(canaries.members)) * (model.in_features + len(canaries))
+    size = (len(records) + len(canaries.owners)) * (model.in_features + len(canaries))
     whole = not records.targets.is_floating_point() and records.targets.dim() == 1
     return whole and bool((records.targets >= 0).all()) and size <= _MOST_FEATURES
 
@@ -157,7 +159,7 @@ def _in_linear(
 ) -> Planted:
     """More features, one for each canary; θ_k is the weight from feature k to the first output; their label is −1."""
     assert isinstance(model, nn.Linear)
-    features, members = model.in_features, torch.from_numpy(canaries.members)
+    features, owners = model.in_features, torch.from_numpy(canaries.owners)
     sizes, has_bias = (features + len(canaries), model.out_features), model.bias is not None
     wider = nn.Linear(*sizes, bias=has_bias, device="meta", dtype=model.weight.dtype).to_empty(device="cpu")
     with torch.no_grad():
@@ -166,12 +168,12 @@ def _in_linear(
         if has_bias:
             wider.bias.copy_(model.bias)
     rows = len(records)
-    inputs = torch.zeros(rows + len(members), wider.in_features, dtype=records.inputs[0].dtype)
+    inputs = torch.zeros(rows + len(owners), wider.in_features, dtype=records.inputs[0].dtype)
     inputs[:rows, :features] = records.inputs[0]
-    inputs[rows + torch.arange(len(members)), features + members] = _STRENGTH
+    inputs[rows + torch.arange(len(owners)), features + owners] = _STRENGTH
 
     def planted(output: Tensor, targets: Tensor) -> Tensor:
         return torch.where(targets < 0, output[:, 0] * clip_norm, loss(output, targets.clamp(min=0)))
 
-    targets = torch.cat([records.targets, torch.full((len(members),), -1, dtype=records.targets.dtype)])
+    targets = torch.cat([records.targets, torch.full((len(owners),), -1, dtype=records.targets.dtype)])
     return Planted(wider, planted, Records.of(inputs, targets), slice(features, wider.in_features))

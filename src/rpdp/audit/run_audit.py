@@ -25,7 +25,7 @@ from rpdp.audit.membership_inference import RUNS, MembershipResult, audit_model
 from rpdp.audit.risk_comparison import RiskComparison, advice, compare_risk
 from rpdp.audit.served_audit import SERVED, audit_served
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, PER_GROUP, Subject, audit_silo
-from rpdp.checks import require_choice
+from rpdp.checks import require_choice, require_count
 from rpdp.errors import InputError
 from rpdp.studies.building import build
 from rpdp.training import SlowKernelWarning
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rpdp.audit.audit_result import AuditResult, View
+    from rpdp.planning import PublicPlan
     from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
@@ -80,8 +81,8 @@ class RunAudit:
         """All parts in sentences."""
         beside, alone = self.beside, self.alone
         named = {
-            f"Beside {beside.records:,} records of silo {self.silo}, with {beside.canaries:,} canaries": beside,
-            f"Alone, with {alone.canaries:,} canaries": alone,
+            f"Beside {beside.records:,} records of silo {self.silo}, with {beside.planted}": beside,
+            f"Alone, with {alone.planted}": alone,
         }
         if self.served is not None:
             named[f"Served as in a deployment, with {self.served.canaries:,} canaries"] = self.served
@@ -124,6 +125,8 @@ def audit_run(
     per_group: int = PER_GROUP,
     view: View = "steps",
     served: bool = False,
+    records_per_person: int = 1,
+    silos_per_person: int | None = None,
     on_round: Callable[[str, int, int], None] | None = None,
 ) -> RunAudit:
     """Audit the run that a study file describes.
@@ -137,12 +140,15 @@ def audit_run(
         per_group: Canaries of each group, alone; beside the records there are at most a thousand, served ten thousand.
         view: See `audit_silo`; of the first two parts.
         served: Whether to serve a silo as well, as in a deployment.
+        records_per_person: How many records a canary person has in a silo.
+        silos_per_person: In how many silos a canary person has records; by default in as many as the plan declares.
         on_round: Called with the part, and the number of rounds done and in all.
     """
     if served:
-        _require_servable(settings.method)
+        _require_servable(settings.method, records_per_person)
     built = _built(spec, settings, seed)
     subject = subject_of(built, silo)
+    silos = _silos(subject.public, silos_per_person)
     bare = Subject(subject.public, subject.name, subject.planner, subject.kind)
     confidence = 1.0 - (1.0 - CONFIDENCE) / (3.0 if served else 2.0)
 
@@ -151,7 +157,15 @@ def audit_run(
 
     def part(name: str, one: Subject, count: int) -> AuditResult:
         return audit_silo(
-            one, groups=groups, per_group=count, seed=seed, view=view, confidence=confidence, on_round=told(name)
+            one,
+            groups=groups,
+            per_group=count,
+            seed=seed,
+            view=view,
+            confidence=confidence,
+            records_per_person=records_per_person,
+            silos=silos,
+            on_round=told(name),
         )
 
     def as_deployed() -> AuditResult:
@@ -171,8 +185,24 @@ def audit_run(
         return RunAudit(settings.method, subject.name, beside, part("alone", bare, per_group), last)
 
 
-def _require_servable(method: str) -> None:
+def _silos(public: PublicPlan, asked: int | None) -> int:
+    """In how many silos a canary person has records: no more than the plan promises to cover."""
+    declared = public.silos_per_person
+    if asked is not None and require_count("silos_per_person", asked) > declared:
+        raise InputError(
+            f"silos_per_person={asked}, but the plan declares {declared}: its promise is for persons in at most "
+            f"{declared} of its silos. State [policy] silos_per_person = {asked} and [privacy] account, and audit that"
+        )
+    return declared if asked is None else asked
+
+
+def _require_servable(method: str, records_per_person: int) -> None:
     """Refuse what no agent serves: it plans with its silo's own certified estimator, and takes no other planner."""
+    if records_per_person > 1:
+        raise InputError(
+            f"the served part has canaries with one record each, so it does not go with records_per_person="
+            f"{records_per_person}; leave --served or --records-per-person out"
+        )
     if method != "rpdp":
         raise InputError(
             f"method {method} is for simulations only, so no silo can be served with it; use --method rpdp, or leave "

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 from rpdp.audit.analysis import analyse, require_confidence
 from rpdp.audit.canaries import Canaries, canary_budgets
-from rpdp.audit.canary_law import CanaryLaw
 from rpdp.audit.observation import require_sums, round_observation
 from rpdp.audit.planting import plant
-from rpdp.audit.silo_audit import CONFIDENCE, GROUPS
+from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, audit_account, canary_laws, group_probabilities
 from rpdp.audit.tally import Tally
 from rpdp.deployment.agent import agent as agents
 from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
@@ -35,6 +34,7 @@ from rpdp.federation import Policy, Silo, Update, coordinator, model_fingerprint
 from rpdp.federation.frames import Frame
 from rpdp.federation.workers import one_thread
 from rpdp.ledger import Ledger
+from rpdp.planning import assign_allowed
 from rpdp.sampling import Secure
 from rpdp.training import FlatModel
 
@@ -81,19 +81,25 @@ def audit_served(
     canaries = Canaries.flip(groups, per_group, source.child("coins"))
     planted = plant(canaries, public.clip_norm)
     plan = replace(public, model_fingerprint=model_fingerprint(planted.model), schema_fingerprint=None)
-    q = plan.curve.sampling_probability(canaries.groups)
-    laws = [CanaryLaw(float(one), plan.noise_multiplier, plan.schedule.local_steps) for one in q]
-    tally = Tally(canaries, laws)
+    budgets = canary_budgets(canaries)
+    tally = Tally(canaries, canary_laws(plan, _probabilities(plan, budgets, canaries), canaries, "rounds"))
     link = _Listening(name, lambda update: tally.add(round_observation(update, planted, plan)))
     with one_thread():
-        facts = _served(plan, planted, canary_budgets(canaries), link, on_round)
+        facts = _served(plan, planted, budgets, link, on_round)
     if facts.joined != tally.observations:
         raise RpdpError(
             f"the served silo joined {facts.joined} rounds and released {tally.observations} updates, so the audit "
             f"is incomplete{facts.log}"
         )
-    result = analyse(tally, plan, tally.observations, confidence, source.child("design"))
+    result = analyse(tally, plan, [tally.observations], confidence, source.child("design"))
     return replace(result, kernel=facts.kernel, ledger=facts.ledger, seconds=time.perf_counter() - began)
+
+
+def _probabilities(public: PublicPlan, budgets: BudgetTable, canaries: Canaries) -> list[float]:
+    """The q of each group in a silo that plans as an agent does."""
+    policy = Policy.of(public)
+    allowed = audit_account(public, len(budgets)).left(budgets, policy.lifetime_delta, policy.allowance(public))
+    return group_probabilities(assign_allowed(public, budgets.ids, allowed), canaries)
 
 
 class _Listening:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpdp.audit.analysis import analyse, require_confidence
+from rpdp.audit.analysis import analyse, require_confidence, require_fixed_rounds
 from rpdp.audit.audit_result import VIEWS, AuditResult, View
 from rpdp.audit.canaries import Canaries, canary_budgets
 from rpdp.audit.canary_law import CanaryLaw
@@ -20,6 +20,7 @@ from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.federation import Policy, Server, Silo, model_fingerprint
 from rpdp.federation.workers import one_thread
+from rpdp.ledger import MemoryAccount
 from rpdp.planning import assign_allowed
 from rpdp.sampling import Seeded
 from rpdp.training import FlatModel
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
+    from rpdp.budgets import BudgetTable
     from rpdp.federation import Update
     from rpdp.planning import Planner, PublicPlan, SiloPlan
     from rpdp.sampling import Randomness
@@ -80,6 +82,8 @@ def audit_silo(
     seed: int = 0,
     view: View = "steps",
     confidence: float = CONFIDENCE,
+    records_per_person: int = 1,
+    silos: int = 1,
     on_round: Callable[[int, int], None] | None = None,
 ) -> AuditResult:
     """Plant canaries in a silo, run its whole schedule, and see what can be proven. A simulation: no ledger is touched.
@@ -92,6 +96,8 @@ def audit_silo(
         view: "steps" for an attacker who sees every local step, the strongest; "rounds" for one who has the released
             updates, which needs plain SGD.
         confidence: With which all lower bounds hold together.
+        records_per_person: How many records a canary person has in a silo; the person's budget is divided among them.
+        silos: In how many silos a canary person has records. The promise covers as many as the plan declares.
         on_round: Called with the number of rounds done and in all.
     """
     began = time.perf_counter()
@@ -101,66 +107,95 @@ def audit_silo(
     if view == "rounds":
         require_sums(subject.public)
     source = Seeded(seed)
-    canaries = Canaries.flip(groups, per_group, source.child("audit", "coins"))
+    require_count("silos", silos)
+    if silos > 1 or records_per_person > 1:
+        require_fixed_rounds(subject.public)
+    canaries = Canaries.flip(groups, per_group, source.child("audit", "coins"), records_per_person)
     with one_thread():
-        run = _Run(subject, canaries, view, source)
+        run = _Run(subject, canaries, view, source, silos)
         run.go(on_round)
     return run.result(confidence, seed, began)
 
 
 class _Run:
-    """One audited run."""
+    """One audited run, through one silo or several that do not see each other.
 
-    def __init__(self, subject: Subject, canaries: Canaries, view: View, source: Randomness) -> None:
+    A canary's coordinate shows the same law whatever the model is, so each silo may go through the run by itself.
+    """
+
+    def __init__(self, subject: Subject, canaries: Canaries, view: View, source: Randomness, silos: int) -> None:
         self._canaries, self._view, self._source = canaries, view, source
         self._ordinary = 0 if subject.records is None else len(subject.records)
         clip_norm = subject.public.clip_norm
         self._planted = plant(canaries, clip_norm, subject.model, subject.loss, subject.records)
         planted = model_fingerprint(self._planted.model)
         self.public = replace(subject.public, model_fingerprint=planted, schema_fingerprint=None)
-        kind = watched(subject.kind, self._step) if view == "steps" else subject.kind
-        self._silo = kind(
+        self._name = f"audit-{self.public.fingerprint[:16]}"
+        budgets = canary_budgets(canaries, subject.budgets)
+        self._silos, probabilities = [], []
+        for number in range(silos):
+            stream = source.child("silo", subject.name, *([number] if number else []))
+            silo, plan = self._admitted(subject, budgets, stream)
+            self._silos.append(silo)
+            probabilities.append(group_probabilities(plan, canaries))
+        assert all(one == probabilities[0] for one in probabilities)  # the same plan, and the same budgets
+        self.tally = Tally(canaries, canary_laws(self.public, probabilities[0], canaries, view))
+
+    def _admitted(self, subject: Subject, budgets: BudgetTable, stream: Randomness) -> tuple[Silo, SiloPlan]:
+        kind = watched(subject.kind, self._step) if self._view == "steps" else subject.kind
+        silo = kind(
             subject.name,
             self._planted.records,
-            canary_budgets(canaries, subject.budgets),
+            budgets,
             policy=Policy.of(self.public),
             planner=subject.planner,
+            account=audit_account(self.public, len(budgets)),
         )
-        self._name = f"audit-{self.public.fingerprint[:16]}"
-        model, loss = self._planted.model, self._planted.loss
-        plan = self._silo.admit(self._name, self.public, model, loss, source.child("silo", subject.name))
-        releases = 1 if view == "steps" else self.public.schedule.local_steps
-        laws = [CanaryLaw(q, self.public.noise_multiplier, releases) for q in group_probabilities(plan, canaries)]
-        self.tally = Tally(canaries, laws)
+        return silo, silo.admit(self._name, self.public, self._planted.model, self._planted.loss, stream)
 
     def go(self, on_round: Callable[[int, int], None] | None) -> None:
-        """All rounds."""
-        values = FlatModel(self._planted.model).values.data
-        server = Server(self._name, self.public, values, [self._silo.name])
+        """All rounds of all silos."""
+        done = 0
+        total = self.public.schedule.rounds * len(self._silos)
 
         def seen(number: int, update: Update | None) -> None:
             if update is not None and self._view == "rounds":
                 self.tally.add(round_observation(update, self._planted, self.public))
             if on_round is not None:
-                on_round(number, self.public.schedule.rounds)
+                on_round(done + number, total)
 
-        go_through(server, self._silo.name, self._silo.answer, seen)
+        for silo in self._silos:
+            values = FlatModel(self._planted.model).values.data
+            go_through(Server(self._name, self.public, values, [silo.name]), silo.name, silo.answer, seen)
+            done += self.public.schedule.rounds
 
     def _step(self, release: Tensor, drawn: NDArray[np.int64]) -> None:
         self.tally.add(step_observation(release, self._planted, self.public))
-        self.tally.add_draws(self._canaries.members[drawn[drawn >= self._ordinary] - self._ordinary])
+        self.tally.add_draws(self._canaries.owners[drawn[drawn >= self._ordinary] - self._ordinary])
 
     def result(self, confidence: float, seed: int | None, began: float) -> AuditResult:
         """Analyse what was observed."""
-        joined = len(self._silo.joined)
-        kernel = self._silo.kernel_name
+        joined = [len(silo.joined) for silo in self._silos]
+        kernel = self._silos[0].kernel_name
         facts = analyse(self.tally, self.public, joined, confidence, self._source.child("audit", "design"))
         return replace(facts, records=self._ordinary, kernel=kernel, seed=seed, seconds=time.perf_counter() - began)
 
 
+def audit_account(public: PublicPlan, records: int) -> MemoryAccount:
+    """An account as the plan asks for. Sums price one run most closely, so they leave the audit most to find."""
+    return MemoryAccount(records, account=public.account or "sums", silos_per_person=public.silos_per_person)
+
+
+def canary_laws(public: PublicPlan, probabilities: Sequence[float], canaries: Canaries, view: View) -> list[CanaryLaw]:
+    """The law of an observation for each group, from the q of its canaries' records."""
+    releases = 1 if view == "steps" else public.schedule.local_steps
+    return [CanaryLaw(q, public.noise_multiplier, releases, canaries.records) for q in probabilities]
+
+
 def group_probabilities(plan: SiloPlan, canaries: Canaries) -> list[float]:
     """The q of each group's canaries, which are the last records of the silo."""
-    q, active = plan.q[-len(canaries.members) :], plan.active_rounds[-len(canaries.members) :]
+    owners = canaries.owners
+    q, active = plan.q[-len(owners) :], plan.active_rounds[-len(owners) :]
     if (active[q > 0.0] < plan.public.schedule.rounds).any():
         raise InputError(
             f"estimator {plan.estimator} ends some records before the last round; the audit needs records that are "
@@ -168,7 +203,7 @@ def group_probabilities(plan: SiloPlan, canaries: Canaries) -> list[float]:
         )
     found = []
     for number, epsilon in enumerate(canaries.groups):
-        own = np.unique(q[canaries.group_of(canaries.members) == number])
+        own = np.unique(q[canaries.group_of(owners) == number])
         if own.size != 1:
             raise InputError(f"the plan gives {own.size} probabilities to records of one budget, ε = {epsilon:g}")
         found.append(float(own[0]))

@@ -74,8 +74,8 @@ class Tally:
         cells += self._first_cell
         self.histograms += np.bincount(cells, minlength=self.histograms.size).reshape(self.histograms.shape)
 
-    def add_draws(self, members: NDArray[np.int64]) -> None:
-        """The canaries that one step drew."""
+    def add_draws(self, owners: NDArray[np.int64]) -> None:
+        """The canaries of the records that one step drew."""
         if self.draws is None:
             self.draws = np.zeros(len(self.laws), dtype=np.int64)
-        self.draws += np.bincount(self.canaries.group_of(members), minlength=len(self.laws))
+        self.draws += np.bincount(self.canaries.group_of(owners), minlength=len(self.laws))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -50,6 +50,17 @@ def audit(
             "only. The attacker sees released updates only, whatever --view says. Method rpdp, plain SGD.",
         ),
     ] = False,
+    records_per_person: Annotated[
+        int,
+        typer.Option("--records-per-person", help="Canary persons with so many records in a silo, measured together."),
+    ] = 1,
+    silos_per_person: Annotated[
+        int | None,
+        typer.Option(
+            "--silos-per-person",
+            help="Canary persons with records in so many silos; by default as many as the study declares.",
+        ),
+    ] = None,
     model_only: Annotated[
         bool, typer.Option("--model-only", help="Instead, demonstrate what the final model reveals about records.")
     ] = False,
@@ -71,7 +82,8 @@ def audit(
     """
     from rpdp.studies.study_file import StudyFile
 
-    _check_options(canaries, runs, silo, view, served=served, model_only=model_only)
+    persons = _Persons(records_per_person, silos_per_person)
+    _check_options(canaries, runs, silo, view, persons, served=served, model_only=model_only)
     budgets = options.numbers_of("--groups", groups)
     spec = StudyFile.read(file)
     number, settings = options.seed_of(seed, spec), spec.settings(options.method_of(method, spec))
@@ -84,21 +96,40 @@ def audit(
     if model_only:
         passed = _model_only(spec, settings, number, budgets, runs, files, as_json=as_json)
     else:
-        passed = _canaries(spec, settings, number, budgets, canaries, silo, view, files, served=served, as_json=as_json)
+        passed = _canaries(
+            spec, settings, number, budgets, canaries, silo, view, persons, files, served=served, as_json=as_json
+        )
     if not passed:
         raise typer.Exit(FOUND)
 
 
+class _Persons(NamedTuple):
+    """What a canary stands for."""
+
+    records: int
+    silos: int | None
+
+
 def _check_options(
-    canaries: int | None, runs: int | None, silo: str | None, view: str, *, served: bool, model_only: bool
+    canaries: int | None,
+    runs: int | None,
+    silo: str | None,
+    view: str,
+    persons: _Persons,
+    *,
+    served: bool,
+    model_only: bool,
 ) -> None:
     from rpdp.checks import require_choice
 
     require_choice("--view", view, ("steps", "rounds"))
-    if model_only and (canaries is not None or silo is not None or view != "steps" or served):
+    planting = canaries is not None or silo is not None or view != "steps" or served or persons != (1, None)
+    if model_only and planting:
         raise InputError(
-            "--canaries, --silo, --view and --served are for the audit with canaries; --model-only plants none"
+            "--canaries, --silo, --view, --served, --records-per-person and --silos-per-person are for the audit with "
+            "canaries; --model-only plants none"
         )
+    require_count("--records-per-person", persons.records, most=100)
     if not model_only and runs is not None:
         raise InputError("--runs goes with --model-only; an audit with canaries is one run")
     if runs is not None:
@@ -115,6 +146,7 @@ def _canaries(
     canaries: int | None,
     silo: str | None,
     view: str,
+    persons: _Persons,
     files: dict[str, Path],
     *,
     served: bool,
@@ -136,6 +168,8 @@ def _canaries(
             per_group=PER_GROUP if canaries is None else canaries,
             view=next(known for known in VIEWS if known == view),
             served=served,
+            records_per_person=persons.records,
+            silos_per_person=persons.silos,
             on_round=lambda part, done, total: bar.step(f"rounds {part}", done, total),
         )
     write_json(files["result"], result.to_json())

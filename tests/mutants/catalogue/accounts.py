@@ -9,6 +9,7 @@ _DIVERGENCE = "tests/accounting/test_divergence.py::"
 _DELTAS = "tests/accounting/test_delta_table.py::"
 _ALLOWANCES = "tests/planning/test_allowances.py::"
 _ACCOUNTS = "tests/ledger/test_accounts.py::"
+_PERSONS = "tests/audit/test_persons.py::"
 _LIFETIMES = "tests/ledger/test_lifetimes.py::"
 _ADMISSION = "tests/federation/test_admission.py::"
 
@@ -146,6 +147,37 @@ ACCOUNTS = (
         "                self._store.write_totals(chunk, booked[here], booked_delta[here])\n",
         (f"{_LIFETIMES}test_a_thousand_lifetimes_of_adaptive_runs_stay_within_their_budget",),
     ),
+    # The audit of persons
+    Mutant(
+        "law-of-one-record-of-a-person",
+        "section 7",
+        "audit/canary_law.py",
+        "        return self.releases * self.records\n",
+        "        return self.releases\n",
+        (
+            "tests/audit/test_law.py::test_samples_follow_the_law",
+            "tests/audit/test_law.py::test_log_ratio_is_that_of_the_densities",
+        ),
+        caught_by="audit",
+    ),
+    Mutant(
+        "canary-persons-priced-as-single-records",
+        "section 7",
+        "audit/canaries.py",
+        "    return BudgetTable(ids, epsilon, subjects=persons)\n",
+        "    return BudgetTable(ids, epsilon)\n",
+        (f"{_PERSONS}test_persons_with_up_to_four_records_are_within_their_budget",),
+        caught_by="audit",
+    ),
+    Mutant(
+        "audit-of-more-silos-than-declared",
+        "section 7",
+        "audit/run_audit.py",
+        'if asked is not None and require_count("silos_per_person", asked) > declared:',
+        'if asked is not None and require_count("silos_per_person", asked) > 100:',
+        ("tests/audit/test_cli.py::test_persons_that_cannot_be_audited",),
+        caught_by="audit",
+    ),
     # Allowances
     Mutant(
         "share-of-a-run-not-applied",
@@ -183,8 +215,8 @@ ACCOUNTS = (
         "reserved-share-counted-twice",
         "section 7",
         "ledger/store/run_book.py",
-        "                if admission.public.purpose == purpose:\n",
-        "                if admission.public.purpose != purpose:\n",
+        "                if admission.public.purpose == purpose and admission.run not in without:\n",
+        "                if admission.public.purpose != purpose and admission.run not in without:\n",
         (f"{_ACCOUNTS}test_a_reserved_share_is_kept_for_its_purpose",),
     ),
     Mutant(

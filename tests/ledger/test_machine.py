@@ -40,6 +40,7 @@ def explored(examples: int, steps: int, number: int) -> int:
 
 def test_steps_in_any_order() -> None:
     assert explored(20, 25, 1) > 300
+    assert LedgerMachine.most_at_once >= 2
 
 
 @pytest.mark.slow
@@ -162,3 +163,24 @@ def test_a_cancelled_run_gives_back_once_and_never_returns(machine: LedgerMachin
     machine.admit(0, "one", WHOLE, True, True, None)
     served(machine, "two")
     machine.cancel(0, "two", "steward", True, None)
+
+
+def test_holds_of_several_runs_never_exceed_what_is_left(machine: LedgerMachine) -> None:
+    """Four runs at once, over two processes: they hold, take turns, crash, are cancelled, and hold again."""
+    opened(machine)
+    half = Fraction(1, 2)
+    for run in ("one", "two", "three"):
+        machine.hold(0, run, half, None)
+        machine.holds()
+    machine.admit(0, "four", WHOLE, True, False, None)
+    machine.charge(0, "two", 1, True, False, Trouble("charge: committed", is_crash=True))
+    opened(machine, number=1)
+    for number in (1, 2):
+        for run in ("one", "two", "four"):
+            machine.charge(1, run, number, True, False, None)
+            machine.holds()
+    machine.cancel(1, "three", "server", False, Trouble("cancel: booked", is_crash=True))
+    opened(machine)
+    machine.cancel(0, "three", "server", False, None)
+    machine.store(0, "one", 1, False, None)
+    machine.holds()

@@ -274,6 +274,7 @@ def head(
             "--acknowledge", help="A head (JSON) that the server has countersigned: store it, and refuse older states."
         ),
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
     """Print the head of the public events (admissions, charges, releases, cancellations), for the server to keep.
@@ -284,7 +285,7 @@ def head(
 
     if acknowledge is not None:
         text = acknowledge.read_text(encoding="utf-8")
-        with Ledger.open(ledger, acknowledged=PublicHead.from_json(text)) as writer:
+        with Ledger.open(ledger, acknowledged=PublicHead.from_json(text), wait=wait) as writer:
             found = writer.public_head()
     else:
         with opened_ledger(ledger) as opened:

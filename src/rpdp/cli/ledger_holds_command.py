@@ -54,6 +54,7 @@ def cancel(
     actor: Annotated[
         str | None, typer.Option("--actor", help="Who cancels, kept in the ledger, never public; by default the user.")
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
     """Cancel a run that has not begun: all that it holds is returned, and its id never returns.
@@ -65,7 +66,7 @@ def cancel(
     """
     from rpdp.ledger import Ledger
 
-    with Ledger.open(ledger) as opened:
+    with Ledger.open(ledger, wait=wait) as opened:
         opened.cancel(run, by="steward", reason=reason, actor=actor)
         cancelled = opened.runs.cancellation(run)
     assert cancelled is not None

@@ -21,6 +21,7 @@ def prune(
     actor: Annotated[
         str | None, typer.Option("--actor", help="Who acts, kept in the ledger; by default the user of this system.")
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
     """Remove the stored updates of finished runs. Charges and releases stay.
@@ -32,7 +33,7 @@ def prune(
     """
     from rpdp.ledger import Ledger
 
-    with Ledger.open(ledger) as opened:
+    with Ledger.open(ledger, wait=wait) as opened:
         before = ledger.stat().st_size
         gone = opened.prune(run, reason=reason, actor=actor)
     after = ledger.stat().st_size

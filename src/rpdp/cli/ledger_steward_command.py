@@ -128,9 +128,10 @@ def add(
     budgets: Annotated[Path, typer.Option("--budgets", "-b", help="The new records and their lifetime budgets.")],
     reason: Reason = "",
     actor: Actor = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
-    """Add new records to the ledger. Not while a run holds it.
+    """Add new records to the ledger. Not while a run or an agent has it open.
 
     Example: `rpdp ledger add ledger.db --budgets new-patients.csv`
     """
@@ -138,7 +139,7 @@ def add(
     from rpdp.ledger import Ledger
 
     table = BudgetTable.read(budgets)
-    with Ledger.open(ledger) as opened, work_progress() as progress:
+    with Ledger.open(ledger, wait=wait) as opened, work_progress() as progress:
         count = opened.add(table, progress, reason=reason, actor=actor)
         total = len(opened.records)
     if as_json:

@@ -41,6 +41,10 @@ Workers = Annotated[
     int | None, typer.Option("--workers", help="Number of processes; by default one per core. Does not change results.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Wait = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait while another process writes the ledger."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 

@@ -37,6 +37,7 @@ def check(
         Path | None,
         typer.Option("--plan", help="The public plan of the next run; by default the largest that the policy admits."),
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
     """Open everything that the agent would open, measure the slowest round, and describe it. Nothing is served.
@@ -55,7 +56,7 @@ def check(
 
     spec = SiloFile.read(file)
     public = None if plan is None else PublicPlan.read(plan)
-    with open_agent(spec) as agent:
+    with open_agent(spec, wait) as agent:
         facts = _facts(spec, agent)
         found = checked_outlook(spec, agent, public)
         facts["next_run"] = {
@@ -119,6 +120,7 @@ def _facts(spec: SiloFile, agent: Agent) -> dict[str, Any]:
 def serve(
     file: SiloFileArgument,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log who connects.")] = False,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
     """Serve the silo until SIGTERM or Ctrl-C. Requests and refusals are logged on standard error.
@@ -134,7 +136,7 @@ def serve(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("rpdp").setLevel(logging.DEBUG if verbose else logging.INFO)
     spec = SiloFile.read(file)
-    with open_agent(spec) as agent:
+    with open_agent(spec, wait) as agent:
         if as_json:
             print_json(_facts(spec, agent))
             sys.stdout.flush()

@@ -39,6 +39,7 @@ def train(
         bool,
         typer.Option("--even-if-noise", help="Begin a real run although the ledgers leave it too little signal."),
     ] = False,
+    wait: options.Wait = 0.0,
     workers: options.Workers = None,
     device: Annotated[
         str, typer.Option("--device", help="cpu, or cuda in simulations: the same up to rounding.")
@@ -62,7 +63,9 @@ def train(
     chosen, number = options.method_of(method, spec), None if is_real else options.seed_of(seed, spec)
     limit = options.workers_of(workers, spec)
     directory = out or spec.output / (spec.run.id or "real" if is_real else f"{chosen}-{number}")
-    how = _How(limit, device, resume=resume, force=force, strict=strict, even_if_noise=even_if_noise, quiet=as_json)
+    how = _How(
+        limit, device, resume=resume, force=force, strict=strict, even_if_noise=even_if_noise, wait=wait, quiet=as_json
+    )
     try:
         trained = _run(spec, chosen, number, directory, how)
     except KeyboardInterrupt:
@@ -86,6 +89,7 @@ class _How:
     force: bool
     strict: bool
     even_if_noise: bool
+    wait: float
     quiet: bool
 
 
@@ -106,6 +110,7 @@ def _run(spec: StudyFile, method: str, seed: int | None, directory: Path, how: _
             even_if_noise=how.even_if_noise,
             workers=how.workers,
             device=how.device,
+            wait=how.wait,
             on_begin=progress.begin,
             on_round=progress,
             on_remark=progress.remark,

@@ -111,15 +111,23 @@ class Ledger(StewardActions, Account):
         return ledger
 
     @classmethod
-    def open(cls, path: str | Path, *, acknowledged: PublicHead | None = None, vfs: str | None = None) -> Self:
-        """Open as the writer. Refused at once while another process is writing, or if the file was rolled back.
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        acknowledged: PublicHead | None = None,
+        wait: float = 0.0,
+        vfs: str | None = None,
+    ) -> Self:
+        """Open as the writer. Refused while another process is writing, or if the file was rolled back.
 
         Args:
             path: The ledger.
             acknowledged: The latest head that the server has; a ledger older than it is refused.
+            wait: For how many seconds to wait while another process is writing.
             vfs: The name of another SQLite file layer, for fault injection in tests.
         """
-        return cls(path, writable=True, acknowledged=acknowledged, vfs=vfs)
+        return cls(path, writable=True, acknowledged=acknowledged, wait=wait, vfs=vfs)
 
     @classmethod
     def read(cls, path: str | Path, *, key: str | Path | None = None) -> Self:

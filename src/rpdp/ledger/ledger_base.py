@@ -61,6 +61,7 @@ class LedgerBase:
         acknowledged: PublicHead | None = None,
         key: str | Path | None = None,
         vfs: str | None = None,
+        wait: float = 0.0,
     ) -> None:
         self.files = LedgerFiles(Path(path))
         self._key_path = self.files.key if key is None else Path(key)
@@ -72,7 +73,7 @@ class LedgerBase:
         self._file = DatabaseFile(self.files.database)
         try:
             if writable:
-                self._lock = WriterLock(self._file, self.files.lock, self.files.database)
+                self._lock = WriterLock(self._file, self.files.lock, self.files.database, wait)
             self.database = Database(self.files.database, writable=writable, vfs=vfs)
         except BaseException:
             self._unlock()

@@ -70,13 +70,16 @@ def heads_of(spec: StudyFile) -> Path:
 
 
 @contextmanager
-def open_ledgers(spec: StudyFile, run: str, *, resume: bool) -> Iterator[dict[str, Ledger]]:
-    """Open the silos' ledgers as their writer; refused if one is older than the head that the server knows."""
+def open_ledgers(spec: StudyFile, run: str, *, resume: bool, wait: float = 0.0) -> Iterator[dict[str, Ledger]]:
+    """Open the silos' ledgers as their writer; refused if one is older than the head that the server knows.
+
+    Waits for each ledger in turn, by the names of the silos, so that two runs of the same silos never block each other.
+    """
     assert spec.ledgers is not None
     heads = read_heads(heads_of(spec))
     with ExitStack() as stack:
         ledgers = {
-            silo: stack.enter_context(_open_ledger(silo, spec.directory / path, heads.get(silo)))
+            silo: stack.enter_context(_open_ledger(silo, spec.directory / path, heads.get(silo), wait))
             for silo, path in sorted(spec.ledgers.items())
         }
         _require_new(ledgers, run, resume=resume)
@@ -84,7 +87,7 @@ def open_ledgers(spec: StudyFile, run: str, *, resume: bool) -> Iterator[dict[st
         yield ledgers
 
 
-def _open_ledger(silo: str, path: Path, acknowledged: PublicHead | None) -> Ledger:
+def _open_ledger(silo: str, path: Path, acknowledged: PublicHead | None, wait: float) -> Ledger:
     from rpdp.ledger import Ledger
 
     if not path.is_file():
@@ -93,7 +96,7 @@ def _open_ledger(silo: str, path: Path, acknowledged: PublicHead | None) -> Ledg
             f"`rpdp ledger create {path} --budgets FILE --lifetime-delta DELTA`"
         )
     try:
-        ledger = Ledger.open(path, acknowledged=acknowledged)
+        ledger = Ledger.open(path, acknowledged=acknowledged, wait=wait)
     except PrivacyRefusal as error:
         raise PrivacyRefusal(f"silo {silo}: {error}") from error
     if ledger.is_simulation:

@@ -83,6 +83,7 @@ def train(
     even_if_noise: bool = False,
     workers: int | None = None,
     device: str = "cpu",
+    wait: float = 0.0,
     on_begin: Callable[[PreparedRun], None] | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
     on_remark: Callable[[str], None] | None = None,
@@ -100,6 +101,7 @@ def train(
         even_if_noise: Begin a real run even if its signal is below the floor (`rpdp.planning.LEAST_SIGNAL`).
         workers: The number of processes of a simulation; it does not change the result. A real run has one.
         device: The device of a simulation, cpu or cuda. A real run trains on the CPU.
+        wait: For how many seconds a real run waits for each ledger that another process is writing.
         on_begin: Called with the run that is about to start.
         on_round: Called after every round.
         on_remark: Called with remarks such as the use of a slow kernel.
@@ -117,7 +119,7 @@ def train(
     found: tuple[Shortfall, ...] = ()
     with ExitStack() as stack:
         if seed is None:
-            ledgers = stack.enter_context(open_ledgers(spec, run, resume=resume))
+            ledgers = stack.enter_context(open_ledgers(spec, run, resume=resume, wait=wait))
             built = build(spec, settings, None, ledgers)
             found = _report_shortfalls(built, ledgers, run, on_remark)
             if strict:

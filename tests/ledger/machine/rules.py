@@ -99,6 +99,9 @@ class LedgerMachine(RuleBasedStateMachine):
     outcomes: ClassVar[Counter[tuple[str, str]]] = Counter()
     """Of all machines together: steps, and how often each command ended how."""
 
+    most_at_once: ClassVar[int] = 0
+    """How many unfinished runs a ledger had at once, at most."""
+
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(dir=place(), prefix="rpdp-machine-"))
@@ -118,6 +121,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         LedgerMachine.steps += 1
+        LedgerMachine.most_at_once = max(LedgerMachine.most_at_once, len(model.live(self.world.history or ())))
         self.world.check()
 
     # Helpers

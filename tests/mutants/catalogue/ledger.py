@@ -14,6 +14,7 @@ _BACK = "tests/ledger/test_put_back.py::"
 _VERIFY = "tests/ledger/test_verification.py::"
 _ACCOUNTANT = "tests/ledger/test_accountant.py::"
 _WRITERS = "tests/ledger/test_two_writers.py::"
+_WAITING = "tests/ledger/test_waiting.py::"
 _WATCH = "tests/ledger/test_directory_watch.py::"
 _TRAINING = "tests/federation/test_training_process.py::"
 _FILES = "tests/test_private_files.py::"
@@ -437,8 +438,8 @@ LEDGER = (
         "lock-on-a-file-beside-the-database",
         "rule 17",
         "ledger/store/writer_lock.py",
-        "        if not file.lock() or not self._lock_note():\n",
-        "        if not self._lock_note():\n",
+        "        while not (self._file.lock() and self._lock_note()):\n",
+        "        while not self._lock_note():\n",
         (f"{_WRITERS}test_a_removed_lock_file_lets_nobody_in",),
     ),
     Mutant(
@@ -561,5 +562,21 @@ LEDGER = (
         "            wants_delta = np.where(is_stretched, has_delta, wants_delta)\n",
         "            pass\n",
         (f"{_PERSONS}test_raising_one_record_of_a_person_raises_the_person",),
+    ),
+    Mutant(
+        "second-writer-after-waiting-long-enough",
+        "rule 17",
+        "ledger/store/writer_lock.py",
+        "        while not (self._file.lock() and self._lock_note()):\n",
+        "        while not (self._file.lock() and self._lock_note()) and (not wait or time.monotonic() < until):\n",
+        (f"{_WAITING}test_a_writer_does_not_wait_longer_than_it_was_told",),
+    ),
+    Mutant(
+        "lock-of-a-file-that-was-replaced-meanwhile",
+        "rule 17",
+        "ledger/store/writer_lock.py",
+        "        if has_told:\n            self._require_same_file()\n",
+        "",
+        (f"{_WAITING}test_a_file_that_was_replaced_meanwhile_is_refused",),
     ),
 )

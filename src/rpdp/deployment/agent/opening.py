@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_agent(spec: SiloFile) -> Iterator[Agent]:
+def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
     """The agent of a silo. It holds the silo's ledger as its only writer until the block ends."""
     torch.set_num_threads(1)  # torch's threads do not survive a fork; the process that trains has its own
     models = _models(spec)
@@ -45,7 +45,7 @@ def open_agent(spec: SiloFile) -> Iterator[Agent]:
     records, ids = held.records, held.ids
     budgets = _budgets(spec.file(spec.silo.budgets))
     require_same_persons(budgets.arranged(ids) if held.subjects else budgets, held.subjects)
-    with _trainer(spec, models, records) as trainer, _ledger(spec) as ledger:
+    with _trainer(spec, models, records) as trainer, _ledger(spec, wait) as ledger:
         silo = Silo(
             spec.silo.name,
             records,
@@ -108,7 +108,7 @@ def _randomness(spec: SiloFile) -> Callable[[], Randomness]:
 
 
 @contextmanager
-def _ledger(spec: SiloFile) -> Iterator[Ledger]:
+def _ledger(spec: SiloFile, wait: float = 0.0) -> Iterator[Ledger]:
     from rpdp.ledger import Ledger
     from rpdp.ledger.store.ledger_files import LedgerFiles
 
@@ -124,7 +124,7 @@ def _ledger(spec: SiloFile) -> Iterator[Ledger]:
         raise PrivacyRefusal(
             f"{spec.path}: others can write to it and so change this silo's limits; run `chmod go-w {spec.path}`"
         )
-    with Ledger.open(path) as ledger:
+    with Ledger.open(path, wait=wait) as ledger:
         if ledger.is_simulation != (spec.simulation is not None):
             kinds = ("production", "simulation")
             raise PrivacyRefusal(

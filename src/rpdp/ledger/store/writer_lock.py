@@ -12,15 +12,22 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rpdp.checks import require_least
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.private_files import OWNER_ONLY, hand_over
+
+LOG = logging.getLogger("rpdp.ledger")
+_LOOK_SECONDS = 0.02
+"""How often a process that waits looks whether the lock is free."""
 
 Inode = tuple[int, int]
 
@@ -117,15 +124,17 @@ class DatabaseFile:
 
 
 class WriterLock:
-    """The right to write a ledger: taken at once or refused, held until `release` or the end of the process.
+    """The right to write a ledger, held until `release` or the end of the process.
 
     Args:
         file: The database.
         note: Where to note who is writing.
         name: The ledger as messages call it.
+        wait: For how many seconds to wait while another process writes; then it is refused.
     """
 
-    def __init__(self, file: DatabaseFile, note: Path, name: Path) -> None:
+    def __init__(self, file: DatabaseFile, note: Path, name: Path, wait: float = 0.0) -> None:
+        require_least("wait", wait, least=0.0)
         self._file = file
         try:
             self._note = os.open(note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, OWNER_ONLY)
@@ -135,15 +144,38 @@ class WriterLock:
                 f"{note} cannot be written ({error.strerror}), so nobody could see who is writing the ledger; check "
                 "that this user may write the file and its directory"
             ) from None
-        if not file.lock() or not self._lock_note():
-            holder = _holder(self._note)
+        try:
+            self._take(name, wait)
+        except BaseException:
             os.close(self._note)
-            raise LedgerInUseError(
-                f"{name} is being written by {holder}. Only one process may write at a time: wait until it has "
-                "finished. Meanwhile the ledger can be read (show, explain, verify, export), and steward actions take "
-                "effect: they wait in the inbox"
-            ) from None
+            raise
         self._describe()
+
+    def _take(self, name: Path, wait: float) -> None:
+        until, has_told = time.monotonic() + wait, False
+        while not (self._file.lock() and self._lock_note()):
+            holder = _holder(self._note)
+            if time.monotonic() >= until:
+                waited = f"It was not free within {wait:g} s" if wait else "Wait until it has finished (--wait SECONDS)"
+                raise LedgerInUseError(
+                    f"{name} is being written by {holder}. Only one process may write at a time. {waited}. Meanwhile "
+                    "the ledger can be read (show, explain, verify, export), and steward actions take effect: they "
+                    "wait in the inbox"
+                )
+            if not has_told:
+                LOG.warning("%s is being written by %s; waiting for it, %g s at most", name, holder, wait)
+                has_told = True
+            time.sleep(_LOOK_SECONDS)
+        if has_told:
+            self._require_same_file()
+
+    def _require_same_file(self) -> None:
+        """Refuse the lock of a file that was replaced while this process waited for it."""
+        try:
+            self._file.require_in_place()
+        except BaseException:
+            self._file.unlock()
+            raise
 
     def _lock_note(self) -> bool:
         try:

@@ -95,7 +95,7 @@ class BudgetTable:
             numbers["delta"] = self.delta
         if self.subjects is not None:
             validation.check_subjects_named(self.subjects, place)
-            validation.check_subjects_agree(self.subjects, self._subject_codes(), numbers, place)
+            validation.check_subjects_agree(self.subjects, self.subject_codes(), numbers, place)
 
     def write(self, path: str | Path) -> None:
         """Write CSV or Parquet, depending on the file name."""
@@ -155,7 +155,7 @@ class BudgetTable:
         """For each record, how many records its subject has."""
         if self.subjects is None:
             return np.ones(len(self), dtype=np.int64)
-        codes = self._subject_codes()
+        codes = self.subject_codes()
         return np.bincount(codes)[codes]
 
     def per_record(self, lifetime_delta: float | None = None, *, parts: int = 1) -> RecordBudgets:
@@ -182,7 +182,8 @@ class BudgetTable:
             delta = delta * delta_share(self.epsilon, sizes)
         return RecordBudgets(share, delta)
 
-    def _subject_codes(self) -> NDArray[np.int64]:
+    def subject_codes(self) -> NDArray[np.int64]:
+        """For each record, its subject, numbered from 0. The table must have subjects."""
         assert self.subjects is not None
         encoded = pc.dictionary_encode(self.subjects.combine_chunks())
         return np.asarray(encoded.indices, dtype=np.int64)

@@ -15,8 +15,10 @@ from rpdp.ledger.balances import Balances
 from rpdp.ledger.past_balances import balances_before
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.silo_accounts import SiloAccounts
+from rpdp.ledger.stewardship.actions import Action
 from rpdp.ledger.stewardship.actors import checked_actor
 from rpdp.ledger.stewardship.pruning import prune
+from rpdp.ledger.stewardship.sharing import SHARED, shared, stated_parts
 from rpdp.ledger.stewardship.steward_actions import StewardActions
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.creation import create_files, new_records
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from rpdp.ledger.account import Canceller
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.record_accounts import BookedFor
-    from rpdp.ledger.stewardship.actions import Action
     from rpdp.ledger.stewardship.pruning import Updates
     from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
     from rpdp.ledger.store.chain import PublicHead
@@ -163,7 +164,7 @@ class Ledger(StewardActions, Account):
             terms = replace(self.terms, lifetime_delta=lifetime_delta)
             return SiloAccounts(
                 self.runs.accounts_without(without, balances) if without else balances,
-                terms.per_record(budgets),
+                stated_parts(balances, budgets, terms),
                 min(terms.own_delta, self.terms.own_delta),
                 lambda allowance: self._booked_for(allowance, balances, without),
             )
@@ -308,7 +309,7 @@ class Ledger(StewardActions, Account):
             current = self._bind(ids)
             admission = self.runs.admission(run)
             self._follow(current, run)
-            before = balances_before(self, admission, current)
+            before = balances_before(self, admission.seq, current)
             allowance = Allowance(share=admission.share or 1.0)
             return self.runs.plan(run, ids, current.places, before.allowances(allowance, 0.0, stated))
 
@@ -360,18 +361,33 @@ class Ledger(StewardActions, Account):
     def add(
         self, budgets: BudgetTable, progress: Progress = silent, *, reason: str = "", actor: str | None = None
     ) -> int:
-        """Add new records and return how many. Neither they nor their subjects may be in the ledger already."""
-        facts: dict[str, Any] = {"at": now(), "actor": checked_actor(actor), "reason": self._reason("add", reason)}
-        with self._turn:
+        """Add new records and return how many. None of them may be in the ledger already.
+
+        Those of a person who is in the ledger share what is left of the person (`rpdp.ledger.stewardship.sharing`): the
+        parts of the old records become smaller, in the same transaction.
+        """
+        who, why = checked_actor(actor), self._reason("add", reason)
+        facts: dict[str, Any] = {"at": now(), "actor": who, "reason": why}
+        # While the inbox is held nobody divides a budget among the records that a person had before.
+        with self._turn, self.inbox.turn():
+            self.expire()
             new = new_records(self.key, budgets, self.terms, progress)
-            rosters = Roster(new.hashes), None if new.subjects is None else Roster(new.subjects)
+            roster, booked = Roster(new.hashes), list(self.pending())
             with self._writing():
-                self._require_unknown(budgets, *rosters)
+                self._require_unknown(budgets, roster)
+                self._action_book.book(booked)
+                sharing = shared(self.records, self.runs, self.booked_actions(), self.terms, budgets, new)
+                if sharing is not None:
+                    new, less = sharing.new, (sharing.members, sharing.epsilon, sharing.delta)
+                    booked.append(Action("lower", self.id, *less, reason=f"{SHARED} {why}".strip(), actor=who))
+                    self._action_book.book(booked[-1:])
+                    facts["shared"] = {"persons": sharing.persons, "lower": self.chain.seq}
                 facts["records"] = self.records.write(self.chain.seq + 1, new, progress)
                 self.chain.append("add", facts)
             self.records.reload()
             if self._balances is not None and not self._are_balances_stale:
                 self._balances.extend(len(budgets))
+            self._after_booking(booked)
             self._note_head()
             self.database.shorten_log()
         return len(budgets)
@@ -407,7 +423,7 @@ class Ledger(StewardActions, Account):
                 Reason.POLICY,
             )
 
-    def _require_unknown(self, budgets: BudgetTable, roster: Roster, people: Roster | None) -> None:
+    def _require_unknown(self, budgets: BudgetTable, roster: Roster) -> None:
         for chunk in self.records.chunks:
             known = roster.find(self.records.hashes(chunk))
             known = known[known != ABSENT]
@@ -415,13 +431,6 @@ class Ledger(StewardActions, Account):
                 raise BudgetError(
                     f"record {budgets.ids[int(known[0])].as_py()!r} is in the ledger already; leave it out of the "
                     "table. Its account stays; `rpdp ledger lower` and `rpdp ledger raise` change its budget"
-                )
-            held = self.records.subjects(chunk)
-            if people is not None and held is not None and (people.find(held) != ABSENT).any():
-                # The subject's budget is divided among its records when they arrive; later records would add to it.
-                raise BudgetError(
-                    "a subject of these records has records in the ledger already. Its budget is divided among those, "
-                    "so more records would exceed it. Lower the budgets of the old records, and name a new subject"
                 )
 
     def _book_pending(self) -> None:

@@ -9,22 +9,21 @@ from rpdp.ledger.store.sampling_classes import add_booking
 
 if TYPE_CHECKING:
     from rpdp.ledger.ledger_base import LedgerBase
-    from rpdp.ledger.store.run_book import Admission
 
 
-def balances_before(ledger: LedgerBase, admission: Admission, now: Balances) -> Balances:
-    """Return the balances before an admission: without its own booking and everything booked or returned later."""
+def balances_before(ledger: LedgerBase, seq: int, now: Balances) -> Balances:
+    """Return the balances before an event, such as an admission: without everything booked or returned from it on."""
     earlier = Balances(
         ledger.records,
         now.roster,
         now.places,
-        ledger.booked_actions(before=admission.seq),
+        ledger.booked_actions(before=seq),
         ledger.terms,
     )
     for run in ledger.runs.admissions():
         cancelled = ledger.runs.cancellation(run.run)
-        counts_now, counted_then = cancelled is None, run.seq < admission.seq
-        if cancelled is not None and cancelled.seq < admission.seq:
+        counts_now, counted_then = cancelled is None, run.seq < seq
+        if cancelled is not None and cancelled.seq < seq:
             counted_then = False
         if counts_now != counted_then:
             sign = 1 if counted_then else -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ACTORS = "tests/ledger/test_actors.py::"
+_SHARING = "tests/ledger/test_sharing.py::"
 
 STEWARDS = (
     Mutant(
@@ -46,5 +47,78 @@ STEWARDS = (
         '_PERSONAL = ("action", "actor", "reason",',
         '_PERSONAL = ("action", "reason",',
         (f"{_ACTORS}test_an_export_names_actors_unless_it_is_without_ids",),
+    ),
+    # New records of known persons
+    Mutant(
+        "what-a-person-has-booked-is-forgotten",
+        "section 7",
+        "ledger/stewardship/sharing.py",
+        "    epsilon = np.where(is_sum, left_of(held.epsilon, held.booked, EPSILON_SHIFT), held.epsilon)\n",
+        "    epsilon = held.epsilon\n",
+        (f"{_SHARING}test_what_is_left_is_shared_and_nothing_booked_is_forgotten",),
+    ),
+    Mutant(
+        "old-records-keep-what-new-ones-share",
+        "section 7",
+        "ledger/stewardship/sharing.py",
+        "    old_parts = left * (before / after)[known.of_member] * _CAREFUL\n",
+        "    old_parts = left * _CAREFUL\n",
+        (f"{_SHARING}test_of_a_person_of_whom_nothing_is_booked_all_parts_are_even",),
+    ),
+    Mutant(
+        "a-divided-filter",
+        "section 7",
+        "ledger/stewardship/sharing.py",
+        "np.bincount(known.of_member, (held.order > 0) & (held.booked > 0), known.persons) > 0\n",
+        "np.bincount(known.of_member, (held.order > 0) & (held.booked < 0), known.persons) > 0\n",
+        (f"{_SHARING}test_what_is_left_of_a_renyi_account_is_not_shared",),
+    ),
+    Mutant(
+        "what-a-run-holds-is-shared",
+        "section 8",
+        "ledger/stewardship/sharing.py",
+        "    _require_nothing_held(runs, store, held)\n",
+        "",
+        (f"{_SHARING}test_what_a_run_holds_is_not_shared",),
+    ),
+    Mutant(
+        "an-action-comes-between",
+        "rule 17",
+        "ledger/ledger.py",
+        "                self._action_book.book(booked)\n                sharing =",
+        "                booked.clear()\n                sharing =",
+        (f"{_SHARING}test_no_action_comes_between",),
+    ),
+    Mutant(
+        "uneven-parts-raised-to-even-ones",
+        "section 7",
+        "ledger/stewardship/persons.py",
+        "        return balances.epsilon + more, np.where",
+        "        return np.full(len(more), new.max() / 2), np.where",
+        (f"{_SHARING}test_raising_and_lowering_uneven_parts",),
+    ),
+    Mutant(
+        "delta-of-a-person-in-any-order",
+        "section 7",
+        "budgets/person_split.py",
+        "    order = np.lexsort((-rate, person))\n",
+        "    order = np.lexsort((rate, person))\n",
+        ("tests/budgets/test_person_split.py::test_the_smallest_of_all_orders",),
+    ),
+    Mutant(
+        "verify-ignores-what-persons-share",
+        "section 7",
+        "ledger/inspection/sharing_replay.py",
+        "    if (share > most * (1.0 + _ROUNDING)).any():\n",
+        "    if (share > 2.0 * most).any():\n",
+        (f"{_SHARING}test_verify_finds_parts_that_are_too_large",),
+    ),
+    Mutant(
+        "verify-accepts-records-that-share-nothing",
+        "section 7",
+        "ledger/inspection/sharing_replay.py",
+        '        if stated is None or stated["lower"] != event.seq - 1:\n',
+        '        if stated is None:\n            continue\n        if stated["lower"] != event.seq - 1:\n',
+        (f"{_SHARING}test_verify_finds_records_that_share_nothing",),
     ),
 )

@@ -84,9 +84,8 @@ def explanation_of_person(ledger: LedgerBase, subject: str) -> PersonExplanation
 def person_delta(ledger: LedgerBase, members: NDArray[np.uint64]) -> float:
     """Return the δ that all of these records, of one person, are promised together.
 
-    It is what their parts add up to. Once records that came later share what was left, the parts of old records hold
-    what they had booked before, too, so they add up to more than the promise: that is what it was until then, unless it
-    was lowered since.
+    It is what their parts add up to, and never more than what those of the old records added up to before records that
+    came later shared what was left: the parts of old records hold what they had booked before, too.
     """
     parts = [_composed(_balances(ledger, members))]
     for event in ledger.chain.events("add"):

@@ -1,6 +1,6 @@
 """Verifying a ledger: everything is recomputed from the raw events, and every discrepancy is listed.
 
-There are six checks, none of which relies on the result of another:
+There are seven checks, none of which relies on the result of another:
 
 1. *file*: SQLite's own integrity check; tables and indexes are exactly those of a ledger.
 2. *chain*: every head, public and private, from the first event on; the latest state noted beside the ledger.
@@ -10,7 +10,8 @@ There are six checks, none of which relies on the result of another:
    committed by its first charge or cancelled without any.
 5. *accounts* (`replay`): the budget in force and the sum of all bookings of every record, from segments, memberships
    and steward actions; no reservation exceeds the budget in force at that moment; the totals equal these sums exactly.
-6. *prices* (`repricing`): what each run booked for each sampling probability, computed again by the accountants from
+6. *persons* (`sharing_replay`): records that were added to a known person got no more than was left of the person.
+7. *prices* (`repricing`): what each run booked for each sampling probability, computed again by the accountants from
    the public settings of its plan, and compared with what an attacker can prove.
 
 Any changed byte that changes what a ledger says is found. A change that is not found (in free pages, in the unused part
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from rpdp.errors import RpdpError
 from rpdp.ledger.inspection.replay import replay_accounts, replay_rounds
 from rpdp.ledger.inspection.repricing import reprice
+from rpdp.ledger.inspection.sharing_replay import replay_sharing
 from rpdp.ledger.stewardship.actions import KINDS as ACTION_KINDS
 from rpdp.ledger.stewardship.pruning import KIND as PRUNE
 from rpdp.ledger.stewardship.pruning import replay_prunings
@@ -72,6 +74,7 @@ def verify(ledger: LedgerBase, notes: list[dict[str, Any]], progress: Progress) 
         **_contents(ledger, notes, progress),
         "rounds": lambda: replay_rounds(ledger),
         "accounts": lambda: replay_accounts(ledger, progress),
+        "persons": lambda: replay_sharing(ledger),
         "prices": lambda: reprice(ledger, progress),
     }
     findings = _all_collected(checks)

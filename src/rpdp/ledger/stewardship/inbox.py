@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ class Inbox:
         self._path = path
         self._ledger = ledger
         self._known: dict[str, Action] = {}
+        self._lock = threading.RLock()
+        self._held: int | None = None
         self._found: list[str] = []
         self._listed: tuple[str, ...] = ()
         self._listing = DirectoryWatch(path, self._list)
@@ -101,9 +104,7 @@ class Inbox:
 
         What was booked and removed came before everything in the inbox, so its numbers need not be known.
         """
-        directory = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX)  # two stewards at once: one after the other, with two numbers
+        with self.turn() as directory:  # two stewards at once: one after the other, with two numbers
             before = os.fstat(directory)
             if os.geteuid() not in (0, before.st_uid):
                 raise InputError(
@@ -113,8 +114,28 @@ class Inbox:
             yield 1 + max((_number(file) for file in self.files()), default=0), before
             if os.fstat(directory).st_mtime_ns <= before.st_mtime_ns:  # the clock stepped back: make the change visible
                 os.utime(directory, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-        finally:
-            os.close(directory)
+
+    @contextmanager
+    def turn(self) -> Iterator[int]:
+        """Hold the inbox: whoever else submits an action, or adds records, waits. It may be held again inside.
+
+        What an action says of a person must still hold when it is submitted: no record may be added in between.
+        """
+        with self._lock:
+            if self._held is not None:
+                yield self._held
+                return
+            try:
+                directory = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                raise self._not_submitted(error) from None
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX)
+                self._held = directory
+                yield directory
+            finally:
+                self._held = None
+                os.close(directory)
 
     def _not_submitted(self, error: OSError) -> RpdpError:
         said = f"{self._path}: the action could not be written ({error.strerror or error}) and is not in force; "

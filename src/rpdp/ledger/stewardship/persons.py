@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.budgets.person_split import equal_log_delta, log_joint_delta
 from rpdp.budgets.table import delta_share
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
+from rpdp.ledger.stewardship.sharing import left_parts
 from rpdp.ledger.store.fixed_point import DELTA_SHIFT
 from rpdp.ledger.store.roster import ABSENT, Roster
 
@@ -91,22 +93,87 @@ class Persons:
         return np.bincount(self.of_member)
 
     def divided(self, kind: ActionKind, epsilon: FloatArray, delta: FloatArray, balances: Balances) -> Divided:
-        """Divide the new budgets (one for each name; NaN stays) among all records of each person."""
-        size = self.sizes[self.of_member]
-        # What each person has now. Parts may differ after actions of earlier versions: then the most careful reading.
-        has_epsilon = self._worst(np.maximum, size * balances.epsilon)
-        has_delta = self._worst(np.minimum, balances.delta / delta_share(size * balances.epsilon, size))
+        """Divide the new budgets (one for each name; NaN stays) among all records of each person.
+
+        A person's parts are equal, unless records came later and share what was left: then old parts hold what they had
+        booked before, too.
+        """
+        is_even = self._has_even_parts(balances)
+        has_epsilon = np.bincount(self.of_member, balances.epsilon).astype(np.float64)
+        has_delta = self._delta_now(balances, is_even)
         wants_epsilon, wants_delta = self._agreed("ε", epsilon), self._agreed("δ", delta)
         self._require_direction(kind, "ε", wants_epsilon, has_epsilon)
         self._require_direction(kind, "δ", wants_delta, has_delta)
+        if kind == "raise":
+            self._require_even(wants_delta, is_even)
+        alike = is_even[self.of_member]
+        even = self._even_parts(kind, wants_epsilon, wants_delta, has_epsilon, has_delta)
+        uneven = self._uneven_parts(kind, wants_epsilon, wants_delta, has_epsilon, balances)
+        new_epsilon, new_delta = (np.where(alike, one, other) for one, other in zip(even, uneven, strict=True))
+        size = self.sizes[self.of_member]
+        less = (kind == "raise") & (size > 1) & (new_delta < balances.delta * (1.0 - _TOLERANCE))
+        self._require_booked(less, new_delta, balances)
+        return Divided(new_epsilon, new_delta, less)
+
+    def _has_even_parts(self, balances: Balances) -> NDArray[np.bool_]:
+        """Whether all records of a person have the same part of ε and of δ."""
+        even = np.ones(len(self.sizes), dtype=bool)
+        for values in (balances.epsilon, balances.delta):
+            low, high = self._worst(np.minimum, values), self._worst(np.maximum, values)
+            even &= high - low <= _TOLERANCE * high
+        return even
+
+    def _delta_now(self, balances: Balances, is_even: NDArray[np.bool_]) -> FloatArray:
+        """The δ that each person has. Uneven parts add up to this at most: what was booked before is counted twice."""
+        size = self.sizes[self.of_member]
+        even = self._worst(np.minimum, balances.delta / delta_share(size * balances.epsilon, size))
+        joint = log_joint_delta(balances.epsilon, balances.delta, self.of_member, len(self.sizes))
+        return np.where(is_even, even, np.exp(joint))
+
+    def _even_parts(
+        self,
+        kind: ActionKind,
+        wants_epsilon: FloatArray,
+        wants_delta: FloatArray,
+        has_epsilon: FloatArray,
+        has_delta: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        size = self.sizes[self.of_member]
         if kind == "raise":  # the same δ over a larger ε: smaller parts
             is_stretched = np.isnan(wants_delta) & ~np.isnan(wants_epsilon) & (self.sizes > 1)
             wants_delta = np.where(is_stretched, has_delta, wants_delta)
         then = np.where(np.isnan(wants_epsilon), has_epsilon, wants_epsilon)[self.of_member]
-        parts = wants_delta[self.of_member] * delta_share(then, size)
-        less = (kind == "raise") & (size > 1) & (parts < balances.delta * (1.0 - _TOLERANCE))
-        self._require_booked(less, parts, balances)
-        return Divided(wants_epsilon[self.of_member] / size, parts, less)
+        return wants_epsilon[self.of_member] / size, wants_delta[self.of_member] * delta_share(then, size)
+
+    def _uneven_parts(
+        self,
+        kind: ActionKind,
+        wants_epsilon: FloatArray,
+        wants_delta: FloatArray,
+        has_epsilon: FloatArray,
+        balances: Balances,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Lowered: all by the same factor. Raised: all by the same ε; what is left of δ is divided over more ε."""
+        new, old = wants_epsilon[self.of_member], has_epsilon[self.of_member]
+        if kind == "lower":
+            epsilon = balances.epsilon * np.divide(new, old, out=np.zeros(len(old)), where=old > 0.0)
+            kept = np.where(np.isnan(epsilon), balances.epsilon, epsilon)
+            with np.errstate(divide="ignore"):
+                return epsilon, np.exp(equal_log_delta(kept, np.log(wants_delta), self.of_member))
+        more = (new - old) / self.sizes[self.of_member]
+        left, left_delta = left_parts(balances)
+        joint = log_joint_delta(left, left_delta, self.of_member, len(self.sizes))
+        part = np.minimum(left_delta, np.exp(equal_log_delta(left + np.nan_to_num(more), joint, self.of_member)))
+        return balances.epsilon + more, np.where(np.isnan(more), np.nan, balances.delta - left_delta + part)
+
+    def _require_even(self, wants_delta: FloatArray, is_even: NDArray[np.bool_]) -> None:
+        """Refuse to raise the δ of a person whose parts are uneven: how much it is by now is not known."""
+        wrong = np.flatnonzero(~np.isnan(wants_delta) & ~is_even)
+        if wrong.size:
+            raise InputError(
+                f"the records of {self._called(int(wrong[0]))} share what was left when some of them were added, so "
+                "the δ of the person cannot be raised; nothing was changed. Raise the ε alone"
+            )
 
     def _worst(self, combine: np.ufunc, values: FloatArray) -> FloatArray:
         worst = np.full(len(self.sizes), -np.inf if combine is np.maximum else np.inf)

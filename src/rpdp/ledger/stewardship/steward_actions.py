@@ -114,7 +114,8 @@ class StewardActions(LedgerBase):
         In a ledger with subjects a budget is that of the whole person, whichever of the person's records is named: it
         is divided among all of them. `epsilon` and `delta` are one for all, or one for each record and then subject.
         """
-        return self._submit_all(self._change("lower", records, subjects, epsilon, delta, reason, actor))
+        with self._turn, self.inbox.turn():
+            return self._submit_all(self._change("lower", records, subjects, epsilon, delta, reason, actor))
 
     def raise_budgets(
         self,
@@ -132,8 +133,9 @@ class StewardActions(LedgerBase):
         Persons as in `lower_budgets`. With a larger ε a person's records each get a smaller part of the same δ; that
         part is lowered first.
         """
-        changes = self._change("raise", records, subjects, epsilon, delta, reason, actor)
-        return self._submit_all([one.signed(key) if one.kind == "raise" else one for one in changes])
+        with self._turn, self.inbox.turn():
+            changes = self._change("raise", records, subjects, epsilon, delta, reason, actor)
+            return self._submit_all([one.signed(key) if one.kind == "raise" else one for one in changes])
 
     def _submit_all(self, actions: Sequence[Action]) -> Action:
         """Submit actions in order, after all of them were checked; return the last, which is the one asked for."""

@@ -12,6 +12,7 @@ from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.ledger_access import LedgerFile, opened_ledger, work_progress
 from rpdp.cli.ledger_holds_command import cancel, holds
 from rpdp.cli.ledger_prune_command import prune
+from rpdp.cli.ledger_recover_command import accept, recover
 from rpdp.cli.ledger_steward_command import add, lower, raise_, reconsent, withdraw
 from rpdp.cli.ledger_text import describe_accounts, show_overview
 from rpdp.cli.ledger_upgrade_command import upgrade
@@ -29,6 +30,8 @@ app.command()(prune)
 app.command()(holds)
 app.command()(cancel)
 app.command()(upgrade)
+app.command()(recover)
+app.command()(accept)
 app.command()(withdraw)
 app.command()(reconsent)
 app.command()(lower)
@@ -275,6 +278,10 @@ def head(
         ),
     ] = None,
     wait: options.Wait = 0.0,
+    succession: Annotated[
+        Path | None,
+        typer.Option("--succession", help="Write which lost ledger this one succeeds, for `rpdp ledger accept`."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Print the head of the public events (admissions, charges, releases, cancellations), for the server to keep.
@@ -282,7 +289,13 @@ def head(
     Example: `rpdp ledger head ledger.db --json > head.json`
     """
     from rpdp.ledger import Ledger, PublicHead
+    from rpdp.ledger.succession import Succession
 
+    if succession is not None:
+        refuse_overwriting([succession], force=False)
+        with opened_ledger(ledger) as opened:
+            statement = Succession.of(opened).to_json()
+        succession.write_text(f"{statement}\n", encoding="utf-8")
     if acknowledge is not None:
         text = acknowledge.read_text(encoding="utf-8")
         with Ledger.open(ledger, acknowledged=PublicHead.from_json(text), wait=wait) as writer:

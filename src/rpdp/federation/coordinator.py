@@ -393,13 +393,13 @@ class Coordinator:
         return None if head is None else asdict(head)
 
     def _keep_head(self, silo: str, frame: Frame) -> None:
-        """Keep the head of a silo, but never replace it by an older one."""
+        """Keep the head of a silo, but never replace it by an older one, or by that of another ledger."""
         given = frame.facts.get("head")
         if given is None:
             return
         head = PublicHead.from_json(json.dumps(given))
         known = self._heads.get(silo)
-        if known is None or head.count >= known.count:
+        if known is None or (head.ledger == known.ledger and head.count >= known.count):
             self._heads[silo] = head
 
     def _restore(self) -> None:

@@ -4,7 +4,7 @@ A ledger older than the head kept here was rolled back and would forget charges,
 silo's name, so a silo cannot return with a new, empty ledger either.
 
 Several runs of one server share the file, and may write it at the same time: a head in it is never replaced by an older
-one of the same ledger.
+one, nor by that of another ledger. Only somebody at the server replaces it, by the successor of a lost ledger.
 """
 
 from __future__ import annotations
@@ -45,18 +45,27 @@ def read_heads(path: str | Path) -> dict[str, PublicHead]:
 
 def write_heads(path: str | Path, heads: Mapping[str, PublicHead]) -> None:
     """Replace older heads of these silos and keep the others. The file is on disk when this returns."""
+    with changed_heads(path) as known:
+        known.update(newest_heads(known, heads))
+
+
+@contextmanager
+def changed_heads(path: str | Path) -> Iterator[dict[str, PublicHead]]:
+    """Give the heads in a file, to be changed inside the block; they are on disk after it. Others wait meanwhile."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _only_writer(path):
-        _replace(path, newest_heads(read_heads(path), heads))
+        heads = read_heads(path)
+        yield heads
+        _replace(path, heads)
 
 
 def newest_heads(known: Mapping[str, PublicHead], others: Mapping[str, PublicHead]) -> dict[str, PublicHead]:
-    """Return the newer head of every silo. Heads of another ledger replace those that are known."""
+    """Return the newer head of every silo. A head of another ledger never replaces one that is known."""
     newest = dict(known)
     for silo, head in others.items():
         before = newest.get(silo)
-        if before is None or before.ledger != head.ledger or head.count >= before.count:
+        if before is None or (before.ledger == head.ledger and head.count >= before.count):
             newest[silo] = head
     return newest
 
@@ -88,8 +97,19 @@ def _replace(path: Path, heads: Mapping[str, PublicHead]) -> None:
 
 
 def require_heads(path: str | Path, ledgers: Mapping[str, Ledger]) -> None:
-    """Refuse a ledger that is older than the state the server knows, or is a different ledger."""
-    for silo, head in read_heads(path).items():
+    """Refuse a ledger that is older than the state the server knows, or is a different ledger.
+
+    A successor of a lost ledger is refused until the server has accepted it.
+    """
+    known = read_heads(path)
+    for silo, ledger in ledgers.items():
+        if silo not in known and ledger.predecessor is not None:
+            raise PrivacyRefusal(
+                f"silo {silo}: its ledger succeeds ledger {ledger.predecessor.ledger[:12]}…, which was lost, and "
+                f"{path} knows neither. Put the heads.json of the lost ledger there, and accept the successor with "
+                "`rpdp ledger accept`"
+            )
+    for silo, head in known.items():
         if silo in ledgers:
             try:
                 ledgers[silo].acknowledge(head)

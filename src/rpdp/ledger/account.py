@@ -139,6 +139,9 @@ class Account(ABC):
     silos_per_person: int
     """In how many silos a person may have an account."""
 
+    predecessor: PublicHead | None = None
+    """The latest known head of the lost ledger that this one succeeds, if it succeeds one."""
+
     @abstractmethod
     def left(self, budgets: BudgetTable, lifetime_delta: float, allowance: Allowance = WHOLE) -> Allowances:
         """Return what a run with this allowance may take of each record, after all reservations; never negative.

@@ -21,7 +21,7 @@ from rpdp.ledger.stewardship.pruning import prune
 from rpdp.ledger.stewardship.sharing import SHARED, shared, stated_parts
 from rpdp.ledger.stewardship.steward_actions import StewardActions
 from rpdp.ledger.store import crash_points
-from rpdp.ledger.store.creation import create_files, new_records
+from rpdp.ledger.store.creation import NewLedger, create_files, new_records
 from rpdp.ledger.store.holds import Cancellation
 from rpdp.ledger.store.roster import ABSENT, Roster
 from rpdp.ledger.store.run_book import now
@@ -106,7 +106,8 @@ class Ledger(StewardActions, Account):
         """
         chosen: AccountKind = account or ("renyi" if kind == "production" else "sums")
         terms = AccountTerms(chosen, lifetime_delta, silos_per_person)
-        create_files(Path(path), budgets, kind=kind, terms=terms, steward=steward, progress=progress)
+        new = NewLedger(kind, terms, steward, lambda key: new_records(key, budgets, terms, progress))
+        create_files(Path(path), new, progress)
         ledger = cls(path, writable=True)
         ledger.balances(budgets.ids)
         return ledger

@@ -14,7 +14,7 @@ from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.stewardship.action_booking import ActionBook
 from rpdp.ledger.stewardship.inbox import Inbox
 from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
-from rpdp.ledger.store.chain import ROLLED_BACK, Chain, PublicHead
+from rpdp.ledger.store.chain import ROLLED_BACK, SUCCEED, Chain, PublicHead
 from rpdp.ledger.store.database import Database
 from rpdp.ledger.store.ledger_files import LedgerFiles
 from rpdp.ledger.store.record_keys import RecordKey
@@ -51,6 +51,7 @@ class LedgerBase:
         account: The kind of account of new records.
         silos_per_person: In how many silos a person may have an account.
         steward: The public key of the steward who may raise budgets, or None.
+        predecessor: The latest known head of the lost ledger that this one succeeds, or None.
     """
 
     def __init__(
@@ -120,6 +121,8 @@ class LedgerBase:
         self.silos_per_person = int(facts.get("silos_per_person", 1))
         self.steward = None if facts["steward"] is None else StewardPublicKey(bytes.fromhex(facts["steward"]))
         self._key_check = str(facts["key_check"])
+        succession = next(self.chain.events(SUCCEED), None)
+        self.predecessor = None if succession is None else PublicHead(**succession.facts["predecessor"])
         self.records = RecordStore(self.database)
         self.runs = RunBook(self.database, self.chain, self.records)
         self._action_book = ActionBook(self.database, self.chain, self.steward)

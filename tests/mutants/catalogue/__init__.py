@@ -7,6 +7,7 @@ from tests.mutants.catalogue.federation import FEDERATION
 from tests.mutants.catalogue.holds import HOLDS
 from tests.mutants.catalogue.ledger import LEDGER
 from tests.mutants.catalogue.planning import PLANNING
+from tests.mutants.catalogue.recovery import RECOVERY
 from tests.mutants.catalogue.sampling import SAMPLING
 from tests.mutants.catalogue.stewards import STEWARDS
 from tests.mutants.catalogue.tables import TABLES
@@ -22,6 +23,7 @@ CATALOGUE = (
     *HOLDS,
     *ACCOUNTS,
     *STEWARDS,
+    *RECOVERY,
     *FEDERATION,
     *AGENT,
 )

@@ -311,6 +311,13 @@ class Agent:
         ledger ever since, and a ledger that it found in use was shown a head first. A run that was cancelled has
         released nothing, so a ledger that knows no others is like a new one.
         """
+        lost = self.silo.account.predecessor
+        if lost is not None:
+            raise PrivacyRefusal(
+                f"the ledger succeeds ledger {lost.ledger[:12]}…, which was lost, and the server has not accepted it; "
+                "see `rpdp ledger accept`",
+                Reason.HEAD,
+            )
         runs = [one.run for one in self.silo.account.status().runs if not one.is_over]
         known = [one for one in runs if one not in self._served]
         if self.silo.account.public_head() is not None and known:

@@ -11,6 +11,7 @@ from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.ledger.inspection.account_chunks import Accounts, IndexedAction
+from rpdp.ledger.inspection.carried_over import carried_over
 from rpdp.ledger.store.record_keys import as_bytes
 
 if TYPE_CHECKING:
@@ -168,7 +169,10 @@ def explanation_of_hash(ledger: LedgerBase, hashed: NDArray[np.uint64], record: 
         float(accounts.share_used[row]),
         bool(accounts.withdrawn[row]),
         bool(accounts.is_off[row]),
-        tuple(_change(action, int(np.flatnonzero((action.hashes == hashed).all(axis=1))[0])) for action in about),
+        (
+            *carried_over(ledger, chunk, row, accounts),
+            *(_change(action, int(np.flatnonzero((action.hashes == hashed).all(axis=1))[0])) for action in about),
+        ),
         tuple(_run(ledger, admission, chunk, row, accounts) for admission in ledger.runs.admissions()),
         _added(ledger, chunk),
     )

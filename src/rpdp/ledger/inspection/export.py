@@ -19,15 +19,16 @@ import numpy as np
 
 from rpdp.errors import InputError
 from rpdp.ledger.inspection.account_chunks import all_accounts
-from rpdp.ledger.store.record_keys import as_bytes
+from rpdp.ledger.store.record_keys import HASH_BYTES, as_bytes
 from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rpdp.ledger.inspection.account_chunks import Accounts
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
+    from rpdp.ledger.store.roster import Hashes
 
 ENDINGS = (".csv", ".json")
 _NUMBERS = ("epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta")
@@ -35,7 +36,22 @@ _NUMBERS_OF_RENYI = ("share_used", "order")
 """In ledgers with Rényi accounts. Of such an account, ε and δ spent or left stay empty."""
 
 _FLAGS = ("withdrawn", "is_off")
-_PERSONAL = ("action", "actor", "reason", "signature", "sha256", "silo_plan", "members", "totals", "orders")
+EXACT = ("booked", "booked_delta", "subject_hash")
+"""In JSON with hashes: what is booked, in units, and whose record it is. `rpdp ledger recover` needs them."""
+
+_PERSONAL = (
+    "action",
+    "actor",
+    "reason",
+    "signature",
+    "sha256",
+    "silo_plan",
+    "members",
+    "totals",
+    "orders",
+    "carried",
+    "export",
+)
 """Facts that an export without ids leaves out of events. The hash of a released update stays: the server has it."""
 
 
@@ -47,7 +63,8 @@ def export(
     if path.suffix not in ENDINGS:
         raise InputError(f"{path}: the file name must end in {' or '.join(ENDINGS)}")
     with ledger.reading(), private_file(path, overwrite=overwrite) as raw:
-        rows = _rows(ledger, progress, without_ids=without_ids)
+        is_exact = path.suffix == ".json" and not without_ids
+        rows = _rows(ledger, progress, without_ids=without_ids, is_exact=is_exact)
         with TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True) as file:
             if path.suffix == ".csv":
                 return _write_csv(file, ledger, rows, without_ids=without_ids)
@@ -64,17 +81,30 @@ def _columns(ledger: LedgerBase, *, without_ids: bool) -> list[str]:
     return [*([] if without_ids else ["record_hash"]), *_numbers(ledger), *_FLAGS]
 
 
-def _rows(ledger: LedgerBase, progress: Progress, *, without_ids: bool) -> Iterator[list[Any]]:
+def _rows(ledger: LedgerBase, progress: Progress, *, without_ids: bool, is_exact: bool) -> Iterator[list[Any]]:
     names = _numbers(ledger)
     if not without_ids:
-        for accounts in all_accounts(ledger, progress):
-            hashes = as_bytes(accounts.hashes).hex()
-            for index, numbers in enumerate(_table(accounts, names)):
-                yield [hashes[32 * index : 32 * index + 32], *_plain(numbers, len(names))]
+        for chunk, accounts in zip(ledger.records.chunks, all_accounts(ledger, progress), strict=True):
+            hashes = _written(accounts.hashes)
+            exact = _exact(accounts, ledger.records.subjects(chunk)) if is_exact else [()] * len(hashes)
+            for name, numbers, more in zip(hashes, _table(accounts, names), exact, strict=True):
+                yield [name, *_plain(numbers, len(names)), *more]
         return
     table = np.concatenate([_table(accounts, names) for accounts in all_accounts(ledger, progress)])
     for numbers in table[np.lexsort(table.T[::-1])]:
         yield _plain(numbers, len(names))
+
+
+def _written(hashes: Hashes) -> list[str]:
+    """Return each hash in hexadecimal."""
+    together, size = as_bytes(hashes).hex(), 2 * HASH_BYTES
+    return [together[start : start + size] for start in range(0, len(together), size)]
+
+
+def _exact(accounts: Accounts, subjects: Hashes | None) -> Iterable[tuple[Any, ...]]:
+    """Return what `EXACT` names for each record; the subject is None for a record without one."""
+    named: list[Any] = [None] * len(accounts) if subjects is None else _written(subjects)
+    return zip(accounts.booked.tolist(), accounts.booked_delta.tolist(), named, strict=True)
 
 
 def _table(accounts: Accounts, names: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -103,7 +133,7 @@ def _write_json(file: TextIO, ledger: LedgerBase, rows: Iterator[list[Any]], *, 
         "kind": ledger.kind,
         "public_head": asdict(ledger.public_head()),
         "events": [_event(event, without_ids=without_ids) for event in ledger.chain.events()],
-        "columns": _columns(ledger, without_ids=without_ids),
+        "columns": [*_columns(ledger, without_ids=without_ids), *(() if without_ids else EXACT)],
     }
     file.write(json.dumps(head, indent=1)[:-2] + ',\n "records": [')
     count = 0

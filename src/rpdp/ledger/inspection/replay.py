@@ -12,7 +12,7 @@ from rpdp.ledger.account import Canceller
 from rpdp.ledger.inspection.account_chunks import IndexedAction
 from rpdp.ledger.record_accounts import RecordAccounts, is_overbooked
 from rpdp.ledger.stewardship.actions import KINDS
-from rpdp.ledger.store.chain import Event
+from rpdp.ledger.store.chain import SUCCEED, Event
 from rpdp.ledger.store.fixed_point import DELTA_TOLERANCE, fits_amount, fits_delta
 from rpdp.ledger.store.run_book import Admission
 
@@ -37,12 +37,12 @@ class _Booking:
 
 
 _Entry: TypeAlias = "IndexedAction | _Booking | Event"
-"""What changes an account: a steward action, a reservation or its return, an enrolment."""
+"""What changes an account: a steward action, a reservation or its return, an enrolment, a succession."""
 
 
 def replay_accounts(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
     """Replay every record's budget and bookings, event by event, and compare them with the ledger's totals."""
-    history: list[tuple[int, _Entry]] = [(event.seq, event) for event in ledger.chain.events("enrol")]
+    history: list[tuple[int, _Entry]] = [(event.seq, event) for event in ledger.chain.events("enrol", SUCCEED)]
     for action_seq, action in zip(_seqs(ledger, *KINDS), ledger.booked_actions(), strict=True):
         action.require_signature(ledger.steward)
         history.append((action_seq, IndexedAction(action)))
@@ -75,7 +75,9 @@ def _replay_chunk(
     epsilon, delta = ledger.records.budgets(chunk)
     first = ledger.records.orders(chunk, before=chunk.segment + 1)
     replayed = RecordAccounts(epsilon, delta, first, terms=ledger.terms)
-    yield from _first_orders(chunk, replayed)
+    inherited = ledger.records.carried(chunk)
+    if ledger.predecessor is None or chunk.segment > 1:  # a successor keeps orders that budgets of earlier days gave
+        yield from _first_orders(chunk, replayed)
     for seq, entry in history:
         if seq < chunk.segment:
             continue
@@ -83,7 +85,10 @@ def _replay_chunk(
             entry.apply(hashes, replayed)
             continue
         if isinstance(entry, Event):
-            yield from _enrol(ledger, chunk, entry, replayed)
+            if entry.kind == SUCCEED:
+                replayed.booked, replayed.booked_delta = (units.copy() for units in inherited)
+            else:
+                yield from _enrol(ledger, chunk, entry, replayed)
             continue
         index = ledger.runs.members.index(entry.admission.seq, chunk, entry.classes)
         if index is None:
@@ -95,6 +100,7 @@ def _replay_chunk(
     if wrong.any():
         yield f"{int(wrong.sum()):,} records of chunk {chunk.key}: their totals differ from the sum of their bookings"
     overbooked = is_overbooked(*replayed.lifetime(), replayed.booked, replayed.booked_delta)
+    overbooked &= (replayed.booked != inherited[0]) | (replayed.booked_delta != inherited[1])  # by this ledger itself
     if (overbooked & ~_was_changed(history, hashes)).any():
         yield f"records of chunk {chunk.key} are booked beyond their budget, although no steward lowered it"
 

@@ -31,7 +31,7 @@ from rpdp.ledger.inspection.sharing_replay import replay_sharing
 from rpdp.ledger.stewardship.actions import KINDS as ACTION_KINDS
 from rpdp.ledger.stewardship.pruning import KIND as PRUNE
 from rpdp.ledger.stewardship.pruning import replay_prunings
-from rpdp.ledger.store.chain import GENESIS, PRIVATE_KINDS, PUBLIC_KINDS, head_after, public_head_after
+from rpdp.ledger.store.chain import GENESIS, PUBLIC_KINDS, SUCCEED, head_after, kinds_for, public_head_after
 from rpdp.ledger.store.database import expected_schema
 
 if TYPE_CHECKING:
@@ -125,11 +125,13 @@ def _file(ledger: LedgerBase) -> Iterator[str]:
 def _chain(ledger: LedgerBase, notes: list[dict[str, Any]] | None, progress: Progress) -> Iterator[str]:
     head, public_head, public_count = GENESIS, GENESIS, 0
     for expected, event in enumerate(ledger.chain.events(), start=1):
-        if event.seq != expected or event.kind not in (PUBLIC_KINDS if event.run else PRIVATE_KINDS):
+        if event.seq != expected or event.kind not in kinds_for(event.run):
             yield f"event {event.seq} ({event.kind}) is in the place of event {expected}"
             return
         if (event.kind == "create") != (event.seq == 1):
             yield f"event {event.seq} is of kind {event.kind}, but exactly the first event must be of kind create"
+        if event.kind == SUCCEED and event.seq != 2:
+            yield f"event {event.seq} succeeds another ledger, but only the second event of a new ledger can"
         head = head_after(head, event)
         if event.head != head:
             yield f"event {event.seq} ({event.kind}) was changed: its head differs from the computed one"
@@ -158,7 +160,7 @@ def _bulk(ledger: LedgerBase, progress: Progress) -> Iterator[str]:
         problem = _bulk_of(ledger, event)
         if problem is not None:
             yield problem
-        if event.kind in ("admit", "cancel"):
+        if event.kind in ("admit", "cancel", SUCCEED):
             totals = event.facts["totals"]
         progress("checking contents", event.seq, ledger.chain.seq)
     if totals is not None and ledger.records.totals_digest() != totals:
@@ -170,6 +172,7 @@ _TABLES_OF = {
     "create": ("segment", "enrolment"),
     "add": ("segment", "enrolment"),
     "enrol": ("enrolment",),
+    SUCCEED: ("carried",),
     "admit": ("class", "class_account", "member"),
     "charge": (),
     "cancel": (),
@@ -190,6 +193,9 @@ def _bulk_of(ledger: LedgerBase, event: Event) -> str | None:
     if event.kind == "enrol":
         same = _has_orders(ledger, event.seq, facts["orders"])
         return None if same else f"the accounts of event {event.seq} are not those that it enrolled"
+    if event.kind == SUCCEED:
+        same = ledger.records.carried_digest(event.seq) == facts["carried"]
+        return None if same else "what the records began with is not what was carried over from the lost ledger"
     if event.kind == "admit":
         same = ledger.runs.members.digest(event.seq) == facts["members"]
         return None if same else f"the members of run {event.run!r} are not those that were admitted"
@@ -217,7 +223,7 @@ def _hash_in(ledger: LedgerBase, table: str, column: str, seq: int) -> str | Non
 
 
 def _left_over(ledger: LedgerBase, named: set[tuple[str, int]], *, has_totals: bool) -> Iterator[str]:
-    for table in ("segment", "enrolment", "class", "class_account", "member", "change", "outbox"):
+    for table in ("segment", "enrolment", "carried", "class", "class_account", "member", "change", "outbox"):
         if not ledger.database.has(table):
             continue
         for (seq,) in ledger.database.rows(f"SELECT DISTINCT seq FROM {table}"):  # noqa: S608

@@ -1,8 +1,9 @@
 """The hash chain over every event of a ledger, and a second chain over its public events.
 
 The head of each event is SHA-256 over the previous head and the event's own fields as canonical JSON. The second chain
-covers what the server may know (privacy.md, rule 14): admissions, charges, releases and cancellations, with nothing
-derived from a record. Private events leave no trace in it, not even in its count.
+covers what the server may know (privacy.md, rule 14): admissions, charges, releases, cancellations, and which lost
+ledger this one succeeds, with nothing derived from a record. Private events leave no trace in it, not even in its
+count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 GENESIS = hashlib.sha256(b"rpdp-ledger/1").digest()
 PRIVATE_KINDS = ("create", "add", "enrol", "withdraw", "lower", "raise", "reconsent", "prune")
-PUBLIC_KINDS = ("admit", "charge", "release", "cancel")
+RUN_KINDS = ("admit", "charge", "release", "cancel")
+SUCCEED = "succeed"
+"""The second event of a successor: which ledger it follows. It is public, and of no run."""
+
+PUBLIC_KINDS = (SUCCEED, *RUN_KINDS)
 
 _END = 100
 """How many of the last events are checked whenever a ledger is opened."""
@@ -83,6 +88,11 @@ class PublicHead:
         return head
 
 
+def kinds_for(run: str) -> tuple[str, ...]:
+    """Return the kinds that an event of this run may have; those of no run for the empty name."""
+    return RUN_KINDS if run else (*PRIVATE_KINDS, SUCCEED)
+
+
 def canonical(value: object) -> str:
     """Write a value as JSON in the one form that is hashed and signed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -107,6 +117,8 @@ def public_head_after(previous: bytes, event: Event) -> bytes:
     elif event.kind == "cancel":
         # Who cancelled, and the reason if the steward gave one: a reason is public by definition. Without totals.
         fields |= {"by": facts["by"], "reason": facts["reason"]}
+    elif event.kind == SUCCEED:
+        fields |= {"predecessor": facts["predecessor"]}
     else:
         fields |= {"round": event.round, "sha256": facts["sha256"]}
     return hashlib.sha256(previous + canonical(fields).encode()).digest()
@@ -132,8 +144,8 @@ class Chain:
         self, kind: str, facts: Mapping[str, Any], *, run: str = "", number: int = 0, joined: bool = False
     ) -> int:
         """Append an event and return its number in the chain."""
-        if kind not in (PUBLIC_KINDS if run else PRIVATE_KINDS):
-            raise InputError(f"kind={kind!r} must be one of {PUBLIC_KINDS if run else PRIVATE_KINDS}")
+        if kind not in kinds_for(run):
+            raise InputError(f"kind={kind!r} must be one of {kinds_for(run)}")
         plain = Event(self.seq + 1, kind, run, number, int(joined), canonical(dict(facts)), b"", None, None)
         head = head_after(self.head, plain)
         count, public = None, None
@@ -198,5 +210,6 @@ class Chain:
 
 
 ROLLED_BACK = (
-    "restore the latest file. If it is lost, start a new ledger with budgets lowered by what may have been spent"
+    "restore the latest file. If it is lost, `rpdp ledger recover` makes a successor from the last export, in which "
+    "all that may have been spent is booked"
 )

@@ -40,11 +40,17 @@ class RecordKey:
         self._secret = secret
 
     @classmethod
-    def find_or_make(cls, path: Path) -> RecordKey:
-        """Read the key in this file. If there is no file, make a key that is on disk before this returns."""
+    def find_or_make(cls, path: Path, wanted: RecordKey | None = None) -> RecordKey:
+        """Read the key in this file. If there is no file, write a key that is on disk before this returns.
+
+        That is `wanted`, or a new one. A file that holds another key than `wanted` is refused.
+        """
         if path.exists():
-            return cls.read(path)
-        secret = secrets.token_bytes(KEY_BYTES)
+            found = cls.read(path)
+            if wanted is not None and found.check != wanted.check:
+                raise InputError(f"{path} is the key of another ledger, which keeps its records; choose another name")
+            return found
+        secret = secrets.token_bytes(KEY_BYTES) if wanted is None else wanted._secret
         write_durably(path, secret.hex().encode() + b"\n", mode=0o600)
         return cls(secret)
 

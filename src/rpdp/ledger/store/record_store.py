@@ -179,6 +179,26 @@ class RecordStore:
             (*chunk.key, pack(epsilon.astype("<i8")), pack(delta.astype("<i8"))),
         )
 
+    def write_carried(self, seq: int, chunk: Chunk, epsilon: UnitArray, delta: UnitArray) -> None:
+        """Store what event `seq` says was booked of a chunk's records in a ledger that was lost."""
+        blobs = (pack(epsilon.astype("<i8")), pack(delta.astype("<i8")))
+        self._database.rows("INSERT INTO carried VALUES(?, ?, ?, ?, ?)", (seq, *chunk.key, *blobs))
+
+    def carried(self, chunk: Chunk) -> tuple[UnitArray, UnitArray]:
+        """Return what a chunk's records began with, in units: 0 unless their ledger is a successor."""
+        if self._database.has("carried"):
+            query = "SELECT epsilon, delta FROM carried WHERE segment = ? AND chunk = ?"
+            for epsilon, delta in self._database.rows(query, chunk.key):
+                units = [unpack(blob, "<i8", chunk.count).astype(np.int64) for blob in (epsilon, delta)]
+                return units[0], units[1]
+        return np.zeros(chunk.count, dtype=np.int64), np.zeros(chunk.count, dtype=np.int64)
+
+    def carried_digest(self, seq: int) -> str:
+        """Return the hash of what an event carried over, as stored in the file."""
+        query = "SELECT segment, chunk, epsilon, delta FROM carried WHERE seq = ? ORDER BY segment, chunk"
+        rows = self._database.each(query, (seq,))
+        return digest_of(part for *key, epsilon, delta in rows for part in (repr(key).encode(), epsilon, delta))
+
     def totals_digest(self) -> str:
         """Return the hash of all totals as stored in the file."""
         rows = self._database.each("SELECT segment, chunk, epsilon, delta FROM total ORDER BY segment, chunk")

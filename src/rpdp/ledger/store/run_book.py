@@ -17,6 +17,7 @@ from rpdp.errors import InputError, PlanError, PrivacyRefusal, Reason
 from rpdp.ledger.account import Charge, RunStatus, joins_round, rounds_drawn
 from rpdp.ledger.record_accounts import RecordAccounts
 from rpdp.ledger.store import crash_points
+from rpdp.ledger.store.chain import SUCCEED
 from rpdp.ledger.store.holds import (
     Cancellation,
     expiry_stamp,
@@ -166,6 +167,12 @@ class RunBook:
             )
         if not run:
             raise InputError("run='' is empty: a run needs a name")
+        if any(run in event.facts["runs"] for event in self._chain.events(SUCCEED)):
+            raise PrivacyRefusal(
+                f"run {run!r} was admitted in the ledger that was lost; its coins and updates are lost with it, so it "
+                "never continues. Give a new run a new id",
+                Reason.CANCELLED,
+            )
         self._require_own_totals()
         balances.require(plan, allowance, self.booked_for(allowance, balances))
         seq = self._chain.seq + 1
@@ -277,7 +284,7 @@ class RunBook:
 
         While a ledger is open, a copy may be put back over its file: the events are in memory, the totals are not.
         """
-        query = "SELECT payload FROM event WHERE kind IN ('admit', 'cancel') ORDER BY seq DESC LIMIT 1"
+        query = "SELECT payload FROM event WHERE kind IN ('admit', 'cancel', 'succeed') ORDER BY seq DESC LIMIT 1"
         for (payload,) in self._database.rows(query):
             if json.loads(payload)["totals"] != self._store.totals_digest():
                 raise PrivacyRefusal(

@@ -52,8 +52,8 @@ _ACCOUNT_TABLES = {
 
 _SUCCESSION_TABLES = {
     "carried": (
-        "CREATE TABLE carried(segment INTEGER NOT NULL, chunk INTEGER NOT NULL, epsilon BLOB NOT NULL, "
-        "delta BLOB NOT NULL, PRIMARY KEY(segment, chunk)) STRICT"
+        "CREATE TABLE carried(seq INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, "
+        "epsilon BLOB NOT NULL, delta BLOB NOT NULL, PRIMARY KEY(seq, segment, chunk)) STRICT"
     ),
 }
 """What the records of a successor begin with, in units: what may have been spent in the ledger that was lost."""

@@ -31,6 +31,7 @@ PRIVATE_NAMES_OF_OTHERS = {
     "_InstanceNorm": _TORCH,
     "_forward_hooks": _TORCH,
     "_forward_pre_hooks": _TORCH,
+    "_pytree": _TORCH,
     "_qkv_same_embed_dim": _TORCH,
     "_reversed_padding_repeated_twice": _TORCH,
     "_saved_result1": _TORCH,

@@ -11,11 +11,13 @@
     │   └── LedgerInUseError         rpdp.ledger.store.writer_lock
     ├── GridTooLongError             rpdp.accounting.composition
     ├── UnsupportedModelError        rpdp.training.ghost.recorder
+    │   └── StrayParametersError     rpdp.training.ghost.recorder
     ├── TooLate                      rpdp.federation.silo
     ├── WorkerError                  rpdp.federation.workers
     └── Unreachable                  rpdp.deployment.agent.agent_client
     UserWarning
     ├── SlowKernelWarning            rpdp.training.kernel_choice
+    │   └── OneRecordAtATimeWarning  rpdp.training.kernel_choice
     └── BadRecordWarning             rpdp.training.noisy_step
 
 An exception without a module beside it is defined here. The command line turns each into one line on standard error

@@ -165,6 +165,52 @@ class Cells(nn.Module):
         return logits
 
 
+class Vision(nn.Module):
+    """A class token and position embeddings as plain parameters, a scale for each block, a bilinear head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 4))
+        self.positions = nn.Parameter(torch.zeros(1, 4, 4))
+        self.block = Scaled()
+        self.head = nn.Bilinear(4, 4, CLASSES)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        values = torch.cat([self.token.expand(len(patches), -1, -1), patches], 1) + self.positions
+        hidden = self.block(values)
+        logits: Tensor = self.head(hidden[:, 0], hidden[:, 1])
+        return logits
+
+
+class Scaled(nn.Module):
+    """A layer scale, next to a layer with a closed form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values + self.scale * torch.tanh(self.layer(values))
+
+
+class Language(nn.Module):
+    """Position embeddings without a row for each record, an output that uses the table in a functional call."""
+
+    def __init__(self, *, rows: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(7, 4)
+        self.positions = nn.Embedding(6, 4)
+        self.norm = nn.LayerNorm(4)
+        self.rows = rows
+
+    def forward(self, words: Tensor) -> Tensor:
+        places = torch.arange(words.shape[1])
+        hidden = self.table(words) + self.positions(places.unsqueeze(0) if self.rows else places)
+        logits: Tensor = F.linear(torch.tanh(self.norm(hidden)), self.table.weight).mean(1)
+        return logits
+
+
 Inputs = Callable[[int, torch.Generator], tuple[Tensor, ...]]
 
 
@@ -280,6 +326,9 @@ EXAMPLES: dict[str, Example] = {
         by_vmap=False,
     ),
     "cells": Example(Cells, floats(3, 4), by_vmap=False),
+    "odd layers": Example(Vision, floats(3, 4)),
+    "positions for all records": Example(lambda: Language(rows=False), tokens, classes=7),
+    "positions for all records, one row": Example(lambda: Language(rows=True), tokens, classes=7),
     "augmented copies": Example(Copies, floats(3, 4)),
     "partly frozen": Example(PartlyFrozen, floats(4)),
 }
@@ -297,6 +346,8 @@ class Case:
     example: Example
 
     def kernel(self, model: FlatModel) -> Kernel:
+        if self.kind is GhostKernel:
+            return GhostKernel.fitted(model, cross_entropy, self.example.records(2, model.values.dtype))
         return self.kind(model, cross_entropy)
 
 

@@ -70,6 +70,20 @@ class BetweenLayers(nn.Module):
         return output.mean(0)[:, :3]
 
 
+class Odd(nn.Module):
+    """A layer without a closed form, with dropout inside and around it: it runs once more with the same masks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5))
+        self.scale = nn.Parameter(torch.ones(6))
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, values: Tensor) -> Tensor:
+        logits: Tensor = self.last(F.dropout(self.first(F.dropout(values, 0.2)) * self.scale, 0.5))
+        return logits
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "perceptron": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)), (4,)),
     "images": (
@@ -85,6 +99,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         (5, 4),
     ),
     "modern attention": (Modern, (5, 4)),
+    "odd layer": (Odd, (4,)),
     "between recurrent layers": (BetweenLayers, (5, 4)),
 }
 
@@ -115,13 +130,14 @@ def released(kernel: Kernel, records: Records, drawn: Any, micro_batch: int = 51
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore:there is no closed form")
 def test_every_kernel_gives_a_record_the_same_masks(name: str) -> None:
     """Alone, in pairs, in one piece: one function of the records. Without masks it would be another every time."""
     model, records = flat(name), some_records(9, *MODELS[name][1])
     chosen = make_kernel(model, loss, records)
     assert (type(chosen), chosen.draws_masks) == (GhostKernel, True)
     expected = released(chosen, records, range(9))
-    for kind in KERNELS if name != "between recurrent layers" else [GhostKernel, LoopKernel]:
+    for kind in KERNELS[1:] if name != "between recurrent layers" else [LoopKernel]:
         kernel = kind(model, loss)
         kernel.draws_masks = True
         for micro_batch in (512, 2, 1):
@@ -132,6 +148,7 @@ def test_every_kernel_gives_a_record_the_same_masks(name: str) -> None:
 
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore:there is no closed form")
 def test_one_more_record_moves_the_sum_by_at_most_the_clip_norm(name: str, own: bool) -> None:
     """Also when it comes before all others. Control: with masks from a generator in order it moves it by more."""
     model, records = flat(name), some_records(9, *MODELS[name][1], scale=50.0)

@@ -142,7 +142,7 @@ def test_inputs_and_targets_of_different_length_are_refused() -> None:
 
 def test_hooks_and_replaced_forwards_are_gone_after_a_step(example: Example) -> None:
     model, records = example.model(), example.records(3, torch.float64)
-    GhostKernel(model, cross_entropy).clipped_sum(records, 1.0)
+    GhostKernel.fitted(model, cross_entropy, example.records(2, torch.float64)).clipped_sum(records, 1.0)
     for module in model.module.modules():
         assert not module._forward_hooks
         assert "forward" not in module.__dict__
@@ -170,7 +170,7 @@ def test_weights_used_behind_the_layers_back_are_noticed() -> None:
     records = Records.of(torch.randn(4, 3), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(UnsupportedModelError, match=r"layer\.weight is used 2 times in the graph and 1 times"):
         GhostKernel(FlatModel(Reused()), cross_entropy).clipped_sum(records, 1.0)
-    with pytest.raises(UnsupportedModelError, match="no closed form"):
+    with pytest.raises(UnsupportedModelError, match="no layer has a closed form"):
         GhostKernel(FlatModel(Functional(3, 3)), cross_entropy)
 
 

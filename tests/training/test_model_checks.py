@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -19,14 +20,17 @@ from rpdp.training import (
     FlatModel,
     GhostKernel,
     LoopKernel,
+    OneRecordAtATimeWarning,
     Records,
     SlowKernelWarning,
     VmapKernel,
+    accept_one_record_at_a_time,
     check_model,
     make_kernel,
     to_groupnorm,
 )
 from rpdp.training import model_probe as probe
+from rpdp.training.ghost import ghost_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,6 +218,20 @@ class Last(nn.Module):
         return found[0][:, -1]
 
 
+class Functional(nn.Linear):
+    """A subclass may do anything: no closed form."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        return super().forward(values) * 2
+
+
+class Stubborn(nn.Linear):
+    """Python asks for a number, which vmap does not allow."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        return super().forward(values) * (2.0 if values.sum().item() > 1e9 else 1.0)
+
+
 class Packed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -237,6 +255,15 @@ class TimeFirst(nn.Module):
         return torch.tanh(self.layer(values.transpose(0, 1))).mean(0)
 
 
+class TimeMajor(TimeFirst):
+    """Positions and records in one dimension, positions first: the number of rows is right, their order is not."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        rows = torch.tanh(self.layer(values.transpose(0, 1).flatten(0, 1)))
+        logits: Tensor = rows.reshape(values.shape[1], len(values), -1).mean(0)
+        return logits
+
+
 class OwnParameter(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -251,11 +278,13 @@ class OwnParameter(nn.Module):
 @pytest.mark.parametrize(
     ("module", "shape", "expected", "reason"),
     [
-        (OwnParameter(), (4,), VmapKernel, "no closed form for the model"),
-        (nn.Sequential(nn.LSTM(4, 5, proj_size=3, batch_first=True), Last()), (3, 4), None, r"for 0 \(LSTM\)"),
+        (OwnParameter(), (4,), GhostKernel, r"for the model \(OwnParameter: scale\)"),
+        (perceptron(Functional(8, 8)), (4,), GhostKernel, r"for 1 \(Functional: weight, bias\)"),
+        (nn.Sequential(nn.LSTM(4, 5, proj_size=3, batch_first=True), Last()), (3, 4), None, "for 0 "),
         (Packed(), (3, 4), LoopKernel, "pad sequences instead of packing"),
         (UsesFunction(), (4,), LoopKernel, "custom autograd function"),
-        (TimeFirst(), (2, 4), VmapKernel, "does not keep records apart"),
+        (TimeFirst(), (2, 4), VmapKernel, "records must come first"),
+        (TimeMajor(), (2, 4), VmapKernel, "does not keep records apart"),
         (TimeFirst(), (3, 4), VmapKernel, "records must come first"),
     ],
 )
@@ -269,6 +298,38 @@ def test_other_models_fall_back_say_so_and_are_right(
     assert expected is None or type(kernel) is expected
     reference = LoopKernel(model, loss).clipped_sum(records, 0.3)
     assert torch.allclose(kernel.clipped_sum(records, 0.3).total, reference.total, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("module", [UsesFunction(), perceptron(Stubborn(8, 8))])
+def test_one_record_at_a_time_is_never_silent_and_can_be_accepted(module: nn.Module) -> None:
+    with pytest.warns(OneRecordAtATimeWarning, match="one record at a time: very slow.*accept_one_record_at_a_time"):
+        make_kernel(FlatModel(copy.deepcopy(module)), loss, some_records())
+    for layer in module.modules():
+        accept_one_record_at_a_time(layer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = make_kernel(FlatModel(copy.deepcopy(module)), loss, some_records())
+    model, records = kernel.model, some_records()
+    reference = LoopKernel(model, loss).clipped_sum(records, 0.3)
+    assert torch.allclose(kernel.clipped_sum(records, 0.3).total, reference.total, rtol=1e-4, atol=1e-6)
+
+
+def test_a_large_batch_is_cut_where_an_odd_layer_needs_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ghost_kernel, "GRADIENT_BYTES", 3 * 4 * 72)  # three records of an odd layer of 72 numbers
+    model, records = FlatModel(perceptron(Functional(8, 8))), some_records(8)
+    with pytest.warns(SlowKernelWarning):
+        kernel = make_kernel(model, loss, records)
+    seen: list[int] = []
+    original = GhostKernel.uses
+
+    def counted(kernel: GhostKernel, some: Records) -> Any:
+        seen.append(len(some))
+        return original(kernel, some)
+
+    monkeypatch.setattr(GhostKernel, "uses", counted)
+    found = kernel.clipped_sum(records, 0.3).total
+    assert seen == [3, 3, 2]
+    assert torch.allclose(found, LoopKernel(model, loss).clipped_sum(records, 0.3).total, rtol=1e-4, atol=1e-6)
 
 
 def test_a_damaged_record_does_not_stop_the_probe() -> None:

@@ -14,7 +14,12 @@ from rpdp.training.central import CentralResult, LocalView, OptimiserFactory, tr
 from rpdp.training.flat_model import FlatModel
 from rpdp.training.ghost import GhostKernel, UnsupportedModelError
 from rpdp.training.kernel import CLIP_SLACK, SMALLEST_CLIP_NORM, ClippedSum, Kernel, PerRecordLoss
-from rpdp.training.kernel_choice import SlowKernelWarning, make_kernel
+from rpdp.training.kernel_choice import (
+    OneRecordAtATimeWarning,
+    SlowKernelWarning,
+    accept_one_record_at_a_time,
+    make_kernel,
+)
 from rpdp.training.loop_kernel import LoopKernel
 from rpdp.training.model_checks import ModelIssue, check_model, require_private, to_groupnorm
 from rpdp.training.noise_addition import grid_spacing
@@ -37,6 +42,7 @@ __all__ = [
     "LoopKernel",
     "ModelIssue",
     "NoisyStep",
+    "OneRecordAtATimeWarning",
     "OptimiserFactory",
     "PerRecordLoss",
     "Records",
@@ -45,6 +51,7 @@ __all__ = [
     "StepSettings",
     "UnsupportedModelError",
     "VmapKernel",
+    "accept_one_record_at_a_time",
     "check_model",
     "grid_spacing",
     "make_kernel",

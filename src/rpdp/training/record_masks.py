@@ -72,13 +72,17 @@ class MaskedRun(TorchDispatchMode):  # type: ignore[no-untyped-call]
     | any other random operator | `PrivacyRefusal`, with its name |
 
     A probability is rounded to a multiple of 2⁻¹⁶.
+
+    Args:
+        masks: The masks of the records.
+        first: The number of the first mask, when a part of a run is repeated.
     """
 
-    def __init__(self, masks: RecordMasks) -> None:
+    def __init__(self, masks: RecordMasks, first: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._masks = masks
         self._bits = RecordBits(masks.key, masks.positions)
-        self._masks.draws = 0
+        self._masks.draws = first
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -367,6 +367,22 @@ TRAINING = (
         (f"{_DROPOUT}test_every_kernel_gives_a_record_the_same_masks",),
     ),
     Mutant(
+        "other-masks-when-an-odd-layer-runs-again",
+        "rule 5",
+        "training/ghost/odd_layers.py",
+        "MaskedRun(masks.select(slice(None)), place)",
+        "MaskedRun(masks.select(slice(None)), place + 1)",
+        (f"{_DROPOUT}test_every_kernel_gives_a_record_the_same_masks",),
+    ),
+    Mutant(
+        "one-record-at-a-time-in-silence",
+        "section 1",
+        "training/kernel_choice.py",
+        "    if not module.__dict__.get(_ACCEPTED, False):\n",
+        "    if module.__dict__.get(_ACCEPTED, False):\n",
+        (f"{_CHECKS}test_one_record_at_a_time_is_never_silent_and_can_be_accepted",),
+    ),
+    Mutant(
         "randomness-from-elsewhere-allowed",
         "rule 7",
         "training/model_probe.py",

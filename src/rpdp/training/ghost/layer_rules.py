@@ -18,7 +18,7 @@ from rpdp.training.ghost.parameter_uses import DirectUse, FactorUse, IndexUse, U
 from rpdp.training.ghost.recorder import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from torch import Tensor
 
@@ -59,6 +59,10 @@ class Rule:
     def slots(self) -> list[Slot]:
         """The trainable parameters of the layer."""
         return list(self._slots.values())
+
+    def inputs(self, arguments: tuple[Any, ...]) -> Tensor:
+        """The input of a call with several arguments."""
+        raise UnsupportedModelError(f"a layer is called with {len(arguments)} arguments, and its closed form has one")
 
     def remember(self, output: Tensor) -> tuple[Tensor, Tensor] | None:
         """Statistics of the forward pass to keep in addition to the input."""
@@ -181,10 +185,15 @@ def by_position(values: Tensor, count: int) -> Tensor:
     return values.reshape(count, -1, values.shape[-1])
 
 
-def rule_for(module: nn.Module) -> Rule | None:
-    """The rule of a layer, or None if there is none for exactly this class with these options."""
+def rule_for(module: nn.Module, strays: Collection[int] = ()) -> Rule | None:
+    """The rule of a layer, or None if there is none for exactly this class with these options.
+
+    Args:
+        module: The layer.
+        strays: Ids of parameters that the rule shall leave out.
+    """
     kind: Any = type(module)
-    slots = {name: Slot(value) for name, value in module.named_parameters(recurse=False)}
+    slots = {name: Slot(value) for name, value in module.named_parameters(recurse=False) if id(value) not in strays}
     if set(slots) - {"weight", "bias"} or module._forward_hooks or module._forward_pre_hooks:
         return None
     if kind in (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear):

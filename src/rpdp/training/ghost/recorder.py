@@ -28,11 +28,26 @@ if TYPE_CHECKING:
 
     from torch.autograd.graph import Node
 
+    from rpdp.training.ghost.layer_plan import LayerPlan
     from rpdp.training.ghost.layer_rules import Rule, SlotUse
+    from rpdp.training.ghost.odd_layers import OddCall, OddLayer
+    from rpdp.training.record_masks import RecordMasks
 
 
 class UnsupportedModelError(RpdpError):
     """The ghost kernel does not support this model; the message says why. Another kernel does."""
+
+
+class StrayParametersError(UnsupportedModelError):
+    """No closed form fits how these parameters are used, though their layers have one.
+
+    Attributes:
+        parameters: Their ids.
+    """
+
+    def __init__(self, message: str, parameters: Iterable[int]) -> None:
+        super().__init__(message)
+        self.parameters = frozenset(parameters)
 
 
 @dataclass(slots=True)
@@ -58,7 +73,10 @@ class Call:
                 "a layer's input was changed in place after the layer used it, so gradients would be wrong; use the "
                 "out-of-place operation"
             )
-        self.uses = list(self.rule.uses(self, gradient, count))
+        try:
+            self.uses = list(self.rule.uses(self, gradient, count))
+        except UnsupportedModelError as error:
+            raise StrayParametersError(str(error), [id(slot.parameter) for slot in self.rule.slots]) from None
         self.inputs, self.extra = self.inputs.new_empty(0), None
 
 
@@ -72,17 +90,23 @@ class RecordedForward(Protocol):
 class Recorder:
     """A context manager that records the calls of trainable layers and leaves the model as it was."""
 
-    def __init__(self, rules: dict[nn.Module, Rule], forwards: dict[nn.Module, RecordedForward], count: int) -> None:
-        self._rules = rules
+    def __init__(self, plan: LayerPlan, count: int, masks: RecordMasks | None = None) -> None:
+        self._plan = plan
         self._count = count
-        self._forwards = forwards
+        self._masks = masks
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self.calls: list[Call] = []
+        self.odd_calls: dict[nn.Module, list[OddCall]] = {module: [] for module in plan.odd}
+        self.odd_uses: list[SlotUse] = []
 
     def __enter__(self) -> Self:
-        for module, rule in self._rules.items():
+        for module, rule in self._plan.rules.items():
             self._handles.append(module.register_forward_hook(partial(self._hook, rule)))
-        for module, forward in self._forwards.items():
+        for module, layer in self._plan.odd.items():
+            before, after = partial(self._entered, layer), self._left
+            self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            self._handles.append(module.register_forward_hook(after))
+        for module, forward in self._plan.forwards.items():
             module.__dict__["forward"] = partial(forward, self)
         return self
 
@@ -91,13 +115,26 @@ class Recorder:
     ) -> None:
         for handle in self._handles:
             handle.remove()
-        for module in self._forwards:
+        for module in self._plan.forwards:
             module.__dict__.pop("forward", None)
 
-    def _hook(self, rule: Rule, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-        if len(arguments) != 1:
+    def _hook(self, rule: Rule, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        if not arguments:
             raise UnsupportedModelError(f"{type(module).__name__} is called with keyword arguments")
-        self.record(rule, arguments[0], output)
+        inputs = arguments[0] if len(arguments) == 1 else rule.inputs(arguments)
+        if module not in self._plan.shared:
+            self.record(rule, inputs, output)
+            return None
+        inputs, repeated = (_for_each(value, inputs.shape[0] == 1, self._count) for value in (inputs, output))
+        self.record(rule, inputs, repeated)
+        return repeated
+
+    def _entered(self, layer: OddLayer, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        calls = self.odd_calls[module]
+        calls.append(layer.call(len(calls), arguments, named, self._masks))
+
+    def _left(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        self.odd_calls[module][-1].returned(output)
 
     def record(self, rule: Rule, inputs: Tensor, output: Tensor) -> Call | None:
         """Record one call. A call without gradient (inside `torch.no_grad`) is ignored."""
@@ -120,12 +157,23 @@ class Recorder:
         """Run the backward pass from Σ weights · losses; return the calls that the gradient reached, all settled."""
         waiting = [call for call in self.calls if call.edge is not None]
         edges = [call.edge for call in waiting if call.edge is not None]
+        odd = [call for calls in self.odd_calls.values() for call in calls]
+        edges += [edge for call in odd for _, edge in call.edges]
         gradients = list(torch.autograd.grad(losses, edges, weights, allow_unused=True)) if edges else []
+        for returned in reversed(odd):
+            first = len(gradients) - len(returned.edges)
+            found, gradients = gradients[first:], gradients[:first]
+            self.odd_uses += returned.layer.uses(returned, found, self._count, self._masks)
         while waiting:  # pop both, so that each gradient is freed once it is used
             call, gradient = waiting.pop(), gradients.pop()
             if gradient is not None:
                 call.settle(gradient, self._count)
         return [call for call in self.calls if call.uses is not None]
+
+
+def _for_each(value: Tensor, has_row: bool, count: int) -> Tensor:
+    """The value repeated for each record, without a copy."""
+    return (value if has_row else value.unsqueeze(0)).expand(count, *value.shape[1 if has_row else 0 :])
 
 
 def count_edges(losses: Tensor, parameters: Iterable[nn.Parameter]) -> Counter[int]:

@@ -62,6 +62,10 @@ class TestFeatures:
         assert (found.survey.rows, found.survey.kept) == (3, 2)
         assert found.targets.tolist() == [1, 1]
 
+    def test_rows_in_which_a_column_is_not_missing(self) -> None:
+        found = schema(keep={"AGE": True}).encode(patients(ANN, BOB))
+        assert found.ids.tolist() == ["ann"]
+
     def test_frames_with_types_give_the_same_features(self) -> None:
         texts = schema().encode(patients(ANN, BOB))
         typed = pa.table(

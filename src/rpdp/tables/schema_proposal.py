@@ -96,7 +96,7 @@ def propose_schema(table: pa.Table, roles: Roles, title: str, *, test_share: flo
     present = [each for each in texts[roles.target] if each and each not in missing]
     parts += ["\n[target]", *_target(roles.target, present)]
     if len(present) < len(table):
-        parts += _kept(roles.target, present, len(table) - len(present))
+        parts += _kept(roles.target, present)
     parts.append(f"\n[split]                     # records for testing, in simulations\ntest_share = {test_share}")
     return "\n".join(parts) + "\n"
 
@@ -144,16 +144,10 @@ def _target(name: str, present: list[str]) -> list[str]:
     return ['kind = "classification"', column, f"classes = {_quoted(distinct)}"]
 
 
-def _kept(name: str, present: list[str], absent: int) -> list[str]:
-    """Return the filter that leaves out rows without a target; a measured target has no list of values to keep."""
-    if _is_measured(present):
-        raise InputError(
-            f"--target {name}: {absent:,} rows have no value; take them out, as nothing can be learnt from them"
-        )
-    return [
-        "\n[keep]                      # rows without a target are left out",
-        f"{_key(name)} = {_quoted(sorted(set(present)))}",
-    ]
+def _kept(name: str, present: list[str]) -> list[str]:
+    """Return the filter that leaves out rows without a target."""
+    values = "true" if _is_measured(present) else _quoted(sorted(set(present)))
+    return ["\n[keep]                      # rows without a target are left out", f"{_key(name)} = {values}"]
 
 
 def _is_measured(present: list[str]) -> bool:

@@ -17,7 +17,7 @@ A schema is a TOML file, or the same sections below `[table]` of a study file:
     classes = { well = [3, 4], ill = [1, 2] }
 
     [keep]                            # optional: only rows with these values
-    OUTCOME = [1, 2, 3, 4]
+    OUTCOME = [1, 2, 3, 4]            # or true: rows in which it is not missing
 
     [split]                           # optional: records for testing
     test_share = 0.2
@@ -187,8 +187,11 @@ class TableSchema:
         kept = np.ones(len(table), dtype=np.bool_)
         for name, values in (self.keep or {}).items():
             texts, rows = distinct_texts(table.column(name))
-            kept &= np.array([each in values for each in texts], dtype=np.bool_)[rows]
+            kept &= np.array([self._is_kept(each, values) for each in texts], dtype=np.bool_)[rows]
         return kept
+
+    def _is_kept(self, cell: str, values: tuple[str, ...]) -> bool:
+        return cell in values if values else self._present(cell) != ""
 
     def _features(self, rows: pa.Table) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int64]]]:
         parts, readings = [], {}
@@ -254,4 +257,4 @@ def _full(rows: pa.Table, name: str, key: str, what: str) -> NDArray[np.str_]:
 def _kept_values(name: str, value: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, Mapping) or not value:
         raise InputError(f"{name}={value!r} must name columns with the values to keep, such as OUTCOME = [1, 2]")
-    return {column: level_or_levels(f"{name}.{column}", each) for column, each in value.items()}
+    return {column: () if each is True else level_or_levels(f"{name}.{column}", each) for column, each in value.items()}

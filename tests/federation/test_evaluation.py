@@ -85,7 +85,7 @@ def test_a_model_that_never_leaves_one_class_is_called_that() -> None:
     tests = {"a": of_logits([[-2.0], [-1.0], [-0.5]], [1, 0, 0])}
     score = Evaluation(tests, metrics=["accuracy"]).measure(flat())
     assert (score.accuracy, score.majority_share, score.only_class) == (2 / 3, 2 / 3, "0")
-    assert score.warnings == ("the model assigns class 0 to every test record: it does not tell the classes apart",)
+    assert score.warnings == ("the model assigns class 0 to every test record: accuracy says nothing about it",)
     one_class = {"a": of_logits([[-2.0], [-1.0]], [0, 0])}
     assert Evaluation(one_class, metrics=["accuracy"]).measure(flat()).only_class is None
 

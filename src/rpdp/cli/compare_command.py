@@ -116,13 +116,13 @@ def _show(spec: StudyFile, compared: Comparison, *, tuned: bool) -> None:
     rows = [_cells(row) for row in compared.rows]
     majority = compared.majority_share
     if majority is not None and "accuracy" in metrics:
-        shares = [majority.text(4) if name == "accuracy" else "" for name in metrics]
+        shares = [f"{majority.mean:.4f}" if name == "accuracy" else "" for name in metrics]
         rows.append(["(largest class)", *shares, "", "", "", ""])
     print_table(title, columns, rows)
     for row in compared.rows:
         if row.one_class:
             said = f"assigns one class to every test record on {row.one_class} of {over}"
-            say(f"{row.settings.method} {said}: it does not tell the classes apart", style="yellow")
+            say(f"{row.settings.method} {said}: accuracy says nothing about it", style="yellow")
     for row in compared.rows:
         say(f"{row.settings.method} promises: {row.promise}")
     if compared.reused:
@@ -140,12 +140,17 @@ def _spread(values: Sequence[float | None]) -> str:
     return "–" if spread is None else spread.text(4)
 
 
+def _measured(row: MethodRow, metric: str) -> str:
+    text = _spread(row.values(metric))
+    return f"{text}, one class" if metric == "accuracy" and row.one_class == len(row.scores) else text
+
+
 def _cells(row: MethodRow) -> list[str]:
     settings: MethodSettings = row.settings
     level = "" if settings.level is None else f" at {settings.level:g}"
     return [
         f"{settings.method}{level}",
-        *[_spread(row.values(metric)) for metric in row.metrics],
+        *[_measured(row, metric) for metric in row.metrics],
         _spread(row.means(row.metrics[0])) if row.metrics else "–",
         f"{settings.learning_rate:g}",
         f"{settings.clip_norm:g}",

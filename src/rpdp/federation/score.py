@@ -111,5 +111,5 @@ class Score:
         """The remarks, and that the model assigns one class to everything, if so."""
         if self.only_class is None:
             return self.remarks
-        said = f"the model assigns class {self.only_class} to every test record: it does not tell the classes apart"
+        said = f"the model assigns class {self.only_class} to every test record: accuracy says nothing about it"
         return (said, *self.remarks)

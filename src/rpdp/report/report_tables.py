@@ -48,15 +48,16 @@ def methods_table(report: ReportRuns) -> Table:
         rows.append(row)
     if report.majority_share is not None and "accuracy" in report.metrics:
         always = ["always the largest class"]
-        always += [str(report.majority_share) if metric == "accuracy" else _NONE for metric in report.metrics]
+        always += [f"{report.majority_share.mean:.3f}" if metric == "accuracy" else _NONE for metric in report.metrics]
         rows.append([*always, *[_NONE] * (len(columns) - len(always))])
     return Table(columns, rows, _methods_caption(report))
 
 
 def _measured(report: ReportRuns, method: str, metric: str) -> str:
-    """A value over the seeds; beside the first metric, whether the model tells classes apart at all."""
+    """A value over the seeds; beside accuracy, or else the first metric, whether the model never leaves one class."""
     text = str(Spread.of(report.values(method, metric)) or _NONE)
-    count = report.one_class(method) if metric == report.metrics[0] else 0
+    beside = "accuracy" if "accuracy" in report.metrics else report.metrics[0]
+    count = report.one_class(method) if metric == beside else 0
     return Alarm(f"{text}; one class only, {count} of {len(report.methods[method])} seeds") if count else text
 
 

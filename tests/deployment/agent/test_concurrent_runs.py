@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +19,8 @@ from rpdp.deployment.agent.request_decoding import decode_announcement
 from rpdp.errors import PrivacyRefusal, Reason
 from rpdp.federation.coordinator import Coordinator, RoundSettings
 from rpdp.federation.heads import read_heads
+from rpdp.ledger.store import crash_points
+from rpdp.ledger.store.chain import PublicHead
 from tests.deployment.agent.federations import PUBLIC, SEED, making, start
 from tests.deployment.agent.links import Local
 from tests.deployment.agent.scene import (
@@ -318,3 +321,97 @@ def test_patience_covers_the_turns_of_all_runs() -> None:
     assert slow._patience == 160.0
     fast = in_memory(replace(Making(FIRST, seed=1), timing=Timing(0.5), patience=None))
     assert fast._patience == 60.0
+
+
+# Any order, with cancellations and crashes
+
+
+class Crashed(BaseException):
+    """As if the process had died."""
+
+
+class Studies:
+    """Four studies of one server, whose requests come in any order, and an agent that dies again and again."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder, self.dice = folder, np.random.default_rng(11)
+        self.ended = Counter[str]()
+        self._runs: dict[int, str] = {}
+        self._made = 0
+        self._head: PublicHead | None = None
+        self._stack = stack
+        self.start()
+
+    def start(self) -> None:
+        """A new agent over what the ledger holds."""
+        self._stack.close()
+        limits = policy_of(FIRST, max_runs=60, max_share_per_run=0.3)
+        self.agent = self._stack.enter_context(opened(self.folder, replace(MAKING, policy=limits)))
+
+    def step(self) -> None:
+        """One request of one of the studies."""
+        study = int(self.dice.integers(STUDIES))
+        run = self._runs.get(study)
+        if run is None:
+            self._made += 1
+            run = self._runs[study] = f"run {self._made}"
+            self._ask(admission(FIRST, run, self._head))
+            return
+        found = [one for one in self.agent.silo.account.status().runs if one.run == run]
+        announced = found[0].announced if found else 0
+        if announced == 0 and self.dice.random() < 0.3:
+            self._ask(cancellation(run, self._head))
+            del self._runs[study]
+            return
+        number = min(announced + int(self.dice.integers(1, 3)), 6)  # a round is left out now and then
+        answer = self._ask(announcement(FIRST, number, run=run, head=self._head))
+        if answer is not None and answer.facts.get("reason") == "run":
+            self._ask(admission(FIRST, run, self._head))
+        if number == 6 and answer is not None and answer.kind != "refused":
+            del self._runs[study]
+
+    def _ask(self, request: Frame) -> Frame | None:
+        """The answer; None if the agent died meanwhile."""
+        try:
+            answer = told(self.agent, request)
+        except Crashed:
+            self.ended["crash"] += 1
+            self.start()
+            return None
+        self.ended[str(answer.facts.get("reason", answer.kind))] += 1
+        if answer.facts.get("head"):
+            self._head = PublicHead(**answer.facts["head"])
+        return answer
+
+    def check(self) -> None:
+        """What all runs together hold or have booked is within every budget; and it is the sum of what each has."""
+        for record in ("r0", "r1", "r2"):
+            explained = self.agent.silo.account.explain(record)  # type: ignore[attr-defined]
+            live = [one.share for one in explained.runs if one.state in ("held", "committed")]
+            assert explained.share_used <= 1.0
+            assert explained.share_used == pytest.approx(sum(live), abs=1e-9)
+
+
+@pytest.mark.parametrize("steps", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_four_studies_in_any_order_with_cancellations_and_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """After every request, crashes at any durable step included, Σ booked and held ≤ budget for every record."""
+    with ExitStack() as stack:
+        studies = Studies(tmp_path, stack)
+
+        def perhaps_die(label: str) -> None:
+            if label.split(":")[0] in ("reserve", "charge", "store", "cancel") and studies.dice.random() < 0.03:
+                raise Crashed(label)
+
+        studies.step()  # before the first crash: a server that knows no head must wait until the hold has expired
+        monkeypatch.setattr(crash_points, "reached", perhaps_die)
+        for _ in range(steps):
+            studies.step()
+            studies.check()
+        ledger = studies.agent.silo.account
+        assert ledger.verify().is_good  # type: ignore[attr-defined]
+        charged = [one.run for one in ledger.status().runs if one.announced]
+    assert len(charged) >= 3
+    assert studies.ended["crash"] >= 1
+    assert min(studies.ended[kind] for kind in ("admitted", "cancelled", "update", "sat-out")) >= 1, studies.ended

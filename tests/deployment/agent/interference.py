@@ -2,8 +2,9 @@
 
 The asker is a server: it sees kinds, sizes, reasons and times of answers, and nothing else. Both agents get the same
 requests at the same moment. A *unit* is one round with what goes with it: the announcement, "hello" while it is
-answered and after it, and a request that is refused but needs a turn, so that it shows when the agent has one. In some
-cases a unit is an admission instead, "hello" while it is answered, and its cancellation.
+answered and after it, and a request that is refused but needs a turn, so that it shows when the agent has one. Where
+agents carry two runs, a round of the other run is announced in place of the first "hello", and waits for its turn. In
+some cases a unit is an admission instead, "hello" while it is answered, and its cancellation.
 
 A unit differs if an answer differs in kind, reason or size, or if the times of the whole unit differ by more than
 `RESOLUTION`; its sign says which agent is the larger. If the target causes nothing, the two agents are exchangeable in
@@ -33,8 +34,8 @@ import numpy as np
 from rpdp.deployment.agent.agent_client import Unreachable, ask
 from rpdp.federation.frames import Frame
 from tests.deployment.agent import interference_zoo as zoo
-from tests.deployment.agent.interference_host import RELEASE_AFTER, ROUNDS, Case, serve
-from tests.deployment.agent.scene import MOST, admission, announcement, cancellation
+from tests.deployment.agent.interference_host import BESIDE, RELEASE_AFTER, ROUNDS, Case, serve
+from tests.deployment.agent.scene import MOST, RUN, admission, announcement, cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -197,14 +198,14 @@ class Conversation:
         self._next = 1
         self._tried = 0
 
-    def ask(self, *requests: Frame) -> Unit:
-        """Ask both; who is asked first changes."""
+    def ask(self, *requests: Frame, meanwhile: Frame = HELLO) -> Unit:
+        """Ask both, and something else while the first request is answered; who is asked first changes."""
 
         def talk(world: World) -> list[tuple[tuple[str, str, int], float]]:
             first = self._pool.submit(world.ask, requests[0])
             time.sleep(self._case.release_after / 3)
-            meanwhile = world.ask(HELLO)
-            return [first.result(), meanwhile, *(world.ask(request) for request in requests[1:])]
+            other = world.ask(meanwhile)
+            return [first.result(), other, *(world.ask(request) for request in requests[1:])]
 
         order = [WITH, WITHOUT] if (self._next + self._tried) % 2 else [WITHOUT, WITH]
         asked = {name: self._pool.submit(talk, self.worlds[name]) for name in order}
@@ -214,8 +215,9 @@ class Conversation:
         return unit
 
     def admit(self) -> Unit:
-        """Propose the plan."""
-        return self.ask(HELLO, admission(self.public))
+        """Propose the plan, of two runs if the agents are to carry two."""
+        runs = [RUN, BESIDE] if self._case.beside else [RUN]
+        return self.ask(HELLO, *(admission(self.public, run) for run in runs))
 
     def try_admission(self) -> Unit:
         """Propose the plan for a run of another name, and cancel that run."""
@@ -226,13 +228,17 @@ class Conversation:
     def round(self) -> Unit:
         """Announce the next round; then "hello", and a request that needs a turn and nothing else."""
         number, self._next = self._next, self._next + 1
-        frame = announcement(self.public, number)
+        meanwhile = self._announced(BESIDE, number) if self._case.beside else HELLO
+        return self.ask(self._announced(RUN, number), HELLO, announcement(self.public, ROUNDS + 1), meanwhile=meanwhile)
+
+    def _announced(self, run: str, number: int) -> Frame:
+        frame = announcement(self.public, number, run=run)
         payload = self._model.tobytes()
         correction = self._case.correction
         if correction is not None:
             payload += np.full(len(self._model), correction, dtype=np.float32).tobytes()
         facts = {**frame.facts, "correction": correction is not None}
-        return self.ask(Frame(facts, payload), HELLO, announcement(self.public, ROUNDS + 1))
+        return Frame(facts, payload)
 
 
 # Verdicts

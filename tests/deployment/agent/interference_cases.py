@@ -35,8 +35,12 @@ ENDLESS = looking_model("waits for ever")
 OWN_BUDGET = Case("a budget of its own: admissions", epsilon=1e-6, noise_multiplier=3000.0, delta=1e-8, admissions=True)
 """Without a whole table an admission needs 84 prices with the target, 12 without it; the table has 196."""
 
+TWO_RUNS = Case("two runs in turn", beside=True)
+
 FAST = [
     HONEST,
+    TWO_RUNS,
+    Case("two runs in turn, NaN record", beside=True, target="NaN"),
     Case("an honest model, production", is_production=True),
     NAN_BY_WEIGHTS,
     RAISES,
@@ -125,6 +129,11 @@ _SERVERS = [
         Case(f"{target} record, {name}", target=target, **schedule)
         for target, (name, schedule) in product(("marked", "NaN", "huge"), _SCHEDULES.items())
     ),
+    *(
+        Case(f"two runs in turn, {target} record, {weights}", beside=True, target=target, weights=weights)
+        for target, weights in product(("marked", "NaN", "huge"), ("zeros", "1e30"))
+    ),
+    Case("two runs in turn, production", beside=True, is_production=True),
     *(Case(f"production, {target} record", target=target, is_production=True) for target in zoo.TARGETS),
 ]
 

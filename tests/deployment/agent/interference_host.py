@@ -45,6 +45,9 @@ RELEASE_AFTER = 0.6
 """Seconds; more on a machine that is busy."""
 
 ROUNDS = 120
+BESIDE = "beside"
+"""The name of the other run that an agent carries in some cases."""
+
 SEED = 5
 LIFETIME_DELTA = 0.01
 EPSILON = 1000.0
@@ -65,6 +68,7 @@ class Case:
         epsilon: The target's budget; that of all others is `EPSILON`.
         admissions: Units are admissions that are cancelled again, not rounds; a price takes `PRICE` of `release_after`
             longer, as if the plan or the machine were slow.
+        beside: The agent carries another run as well, a round of which is announced while one of this run is answered.
         weights: Which model the server announces.
         correction: The number in every place of the correction, if there is one.
         is_production: With secure randomness on a production ledger; otherwise both agents draw the same coins.
@@ -78,6 +82,7 @@ class Case:
     label: int = 0
     epsilon: float = EPSILON
     admissions: bool = False
+    beside: bool = False
     weights: str = "zeros"
     correction: float | None = None
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -104,6 +109,7 @@ class Case:
             participations=self.participations,
             noise_multiplier=self.noise_multiplier,
             delta=self.delta,
+            share=0.4 if self.beside else None,
             accountant="rdp",  # its table, which every admission computes, takes half a second instead of three
             recipe=Recipe(**self.recipe),
             model_fingerprint=model_fingerprint(zoo.make_model(self.model)),
@@ -242,6 +248,21 @@ def _late_turn() -> None:
     _changed(Agent, "answer", change)
 
 
+def _late_other_run() -> None:
+    """A round of the other run is answered later."""
+
+    def change(answer: Any) -> Any:
+        def changed(agent: Agent, request: Frame) -> Frame:
+            found: Frame = answer(agent, request)
+            if request.kind == "round" and request.facts["run"] == BESIDE and _has_target(agent.silo):
+                time.sleep(0.2 * _release_after(agent))
+            return found
+
+        return changed
+
+    _changed(Agent, "answer", change)
+
+
 def _sits_out(share: int = 1) -> None:
     """No update is ready in time."""
 
@@ -305,10 +326,12 @@ def _no_table() -> None:
 CHECK = "require_value_independent"
 UNCHECKED = "models are not checked"
 NO_TABLE = "only needed prices"
+OTHER_RUN = "other run late"
 SOMETIMES = "sits out every other round"
 LEAKS: dict[str, Callable[[], None]] = {
     "answers late": _late,
     "next turn late": _late_turn,
+    OTHER_RUN: _late_other_run,
     "sits out": _sits_out,
     SOMETIMES: lambda: _sits_out(2),
     "a byte more": _longer,

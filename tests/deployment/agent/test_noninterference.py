@@ -21,10 +21,11 @@ from tests.deployment.agent.interference_cases import (
     OWN_BUDGET,
     SLEEPS,
     SLOW,
+    TWO_RUNS,
     looking_loss,
     looking_model,
 )
-from tests.deployment.agent.interference_host import LEAKS, NO_TABLE, SOMETIMES, UNCHECKED, not_covered
+from tests.deployment.agent.interference_host import LEAKS, NO_TABLE, OTHER_RUN, SOMETIMES, UNCHECKED, not_covered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,9 +71,9 @@ def test_an_agent_that_shows_the_target_is_caught(folder: Path) -> None:
     Without the checks of models, a record that sleeps or never ends is seen although training is ended in time; without
     the whole table of prices, a budget that no other record has is seen in the time of an admission.
     """
-    shown = [(leak, HONEST) for leak in LEAKS if leak not in (SOMETIMES, UNCHECKED, NO_TABLE)]
+    shown = [(leak, HONEST) for leak in LEAKS if leak not in (SOMETIMES, UNCHECKED, NO_TABLE, OTHER_RUN)]
     unchecked = [(UNCHECKED, case) for case in (SLEEPS, ENDLESS, looking_loss("sleeps", "item"))]
-    require_caught(folder, [*shown, *unchecked, (NO_TABLE, OWN_BUDGET)])
+    require_caught(folder, [*shown, *unchecked, (NO_TABLE, OWN_BUDGET), (OTHER_RUN, TWO_RUNS)])
 
 
 @pytest.mark.slow

@@ -101,6 +101,16 @@ def test_the_silo_edition_shows_each_sensitive_part_and_the_other_none(tmp_path:
     assert written(tmp_path, result, edition="share") == written(tmp_path, changed, edition="share")
 
 
+def test_the_promise_box_says_in_how_many_silos_a_person_may_be(tmp_path: Path) -> None:
+    one = two_silos()
+    declared = replace(one.public, silos_per_person=3, account="renyi", lifetime_delta=1e-3)
+    for edition in ("share", "silo"):
+        alone = Texts(written(tmp_path, one, edition=edition)).text
+        assert "declared that a person has an account in one silo of this federation only" in alone
+        several = Texts(written(tmp_path, replace(one, public=declared), edition=edition)).text
+        assert "A person may have an account in 3 silos of this federation (declared)" in several
+
+
 def test_the_silo_edition_shows_everything(tmp_path: Path) -> None:
     facts = ReportFacts("Two hospitals", "three levels", ["features scaled in the silo"], {"rpdp": "its own budget"})
     page = Texts(written(tmp_path, two_silos(), facts=facts))

@@ -28,6 +28,7 @@ PUBLIC = {
     "Seeded",
     "Silo",
     "SiloPlan",
+    "TensorBoardLog",
     "calibrate_noise",
     "declared_plan",
     "errors",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rpdp.federation import Policy as Policy
     from rpdp.federation import RunResult as RunResult
     from rpdp.federation import Silo as Silo
+    from rpdp.federation import TensorBoardLog as TensorBoardLog
     from rpdp.federation import run_production as run_production
     from rpdp.federation import simulate as simulate
     from rpdp.ledger import Ledger as Ledger
@@ -64,6 +65,7 @@ _HOME_OF = {
     "Seeded": "rpdp.sampling",
     "Silo": "rpdp.federation",
     "SiloPlan": "rpdp.planning",
+    "TensorBoardLog": "rpdp.federation",
     "calibrate_noise": "rpdp.accounting",
     "declared_plan": "rpdp.planning",
     "frontier": "rpdp.planning",

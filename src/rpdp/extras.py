@@ -19,6 +19,7 @@ _OPTIONAL = {
     "sklearn": ("scikit-learn", ("train", "demo")),
     "mlxtend": ("mlxtend", ("demo",)),
     "apsw": ("apsw", ("ledger",)),
+    "tensorboard": ("TensorBoard", ("tensorboard",)),
     "flwr": ("Flower", ("flower",)),
 }
 """Import name → the name people know, and the extras that install it."""

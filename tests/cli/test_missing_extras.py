@@ -80,7 +80,8 @@ for name in sorted(set(rpdp.__all__)):
         print(error)
 """
     done = without(OPTIONAL, tmp_path, code)
-    train = ["Evaluation", "Records", "Silo", "run_production", "simulate", "train_central"]
+    train = ["Evaluation", "PersonalClassifier", "PersonalRegressor", "PersonalTrainer", "Records", "Silo"]
+    train += ["TensorBoardLog", "run_production", "simulate", "train_central"]
     assert done.stdout.splitlines() == sorted(
         [
             *(f"rpdp.{name} needs PyTorch: pip install 'rpdp[train]'" for name in train),

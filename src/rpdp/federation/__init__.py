@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rpdp.federation.server import Server as Server
     from rpdp.federation.silo import Silo as Silo
     from rpdp.federation.simulation import simulate as simulate
+    from rpdp.federation.tensorboard_log import TensorBoardLog as TensorBoardLog
     from rpdp.federation.unprotected import UnprotectedSilo as UnprotectedSilo
 
 _HOME_OF = {
@@ -38,6 +39,7 @@ _HOME_OF = {
     "Server": "rpdp.federation.server",
     "Silo": "rpdp.federation.silo",
     "SiloView": "rpdp.federation.run_result",
+    "TensorBoardLog": "rpdp.federation.tensorboard_log",
     "UnprotectedSilo": "rpdp.federation.unprotected",
     "Update": "rpdp.federation.messages",
     "make_backbone": "rpdp.federation.backbones",

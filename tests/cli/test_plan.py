@@ -47,6 +47,7 @@ def test_plan_as_json(rpdp: Command, budgets: Path) -> None:
         "notes",
         "remarks",
         "silo",
+        "runs",
         "explanation",
         "files",
     }

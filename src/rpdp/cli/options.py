@@ -106,6 +106,13 @@ def numbers_of(option: str, text: str) -> tuple[float, ...]:
         raise InputError(f"{option} {text!r} must be numbers separated by commas") from None
 
 
+def fractions_of(option: str, text: str) -> tuple[float, ...]:
+    """Shares between 0 and 1, separated by commas."""
+    from rpdp.checks import require_fraction
+
+    return tuple(require_fraction(option, number) for number in numbers_of(option, text))
+
+
 def overrides_of(settings: list[str]) -> dict[str, tuple[float, ...]]:
     """`name=1,2,3` pairs of --set."""
     result = {}

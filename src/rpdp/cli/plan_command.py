@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rpdp.cli import budget_source, options
+from rpdp.cli import budget_source, options, runs_text
 from rpdp.cli.budget_source import read_source, refuse_unused
-from rpdp.cli.frontier_command import NoiseRange
+from rpdp.cli.frontier_command import NoiseRange, unused
 from rpdp.cli.output import print_json, refuse_overwriting
 from rpdp.cli.plan_text import remarks_on_delta, show_plan
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
     from rpdp.accounting import Accountant, Schedule
+    from rpdp.budgets import BudgetTable
     from rpdp.planning import PublicPlan, SiloPlan
 
-_FILES = {"public_plan": "public-plan.json", "silo_plan": "silo-plan.parquet", "figure": "plan.html"}
+_FILES = {
+    "public_plan": "public-plan.json",
+    "silo_plan": "silo-plan.parquet",
+    "figure": "plan.html",
+    "figure_of_runs": "runs.html",
+}
 
 _WEIGHTS = 1.0
 """Every silo counts the same in the average; other weights need the names of all silos."""
@@ -56,10 +62,12 @@ def plan(
     ] = None,
     accountant: options.AccountantOption = "pld",
     estimator: Annotated[str, typer.Option("--estimator", help="certified, scf or binary_search.")] = "certified",
-    lifetime_delta: Annotated[
+    lifetime_delta: runs_text.LifetimeDelta = None,
+    share: Annotated[
         float | None,
-        typer.Option("--lifetime-delta", help="δ that records without one of their own allow for life."),
+        typer.Option("--share", help="A run takes this share of every lifetime budget: how many such runs fit?"),
     ] = None,
+    account: runs_text.KindOfAccount = None,
     explain: Annotated[str | None, typer.Option("--explain", help="Explain the plan of one record.")] = None,
     at_knee: Annotated[
         bool,
@@ -74,6 +82,9 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Plan a run: σ from a policy, and a sampling probability for every record, never over budget.
+
+    With --share the plan is that of one of several runs: it takes that share of every lifetime budget, and how many
+    such runs the budgets pay for is shown.
 
     Example: `rpdp plan -T 15 -t 50 --participations 8 -d 1e-4 --max-epsilon 10 --budgets budgets.csv`
     """
@@ -94,13 +105,20 @@ def plan(
         )
     if out is not None:
         _check_out(out, normaliser, clip_norm, force=force)
-    compared = NoiseRange(schedule, source.public, delta, chosen, noise_multipliers)
+    refuse_unused({"--account": account}, share, "--share")
+    terms = None if share is None else runs_text.LifetimeTerms.of(account, lifetime_delta, delta)
+    lifetime = None if share is None or terms is None else unused(source.public, share, terms)
+    compared = NoiseRange(schedule, source.public, delta, chosen, noise_multipliers, lifetime)
     sigma = _noise(compared, max_epsilon, noise_multiplier)
     tuned = at_knee and not source.is_declared
-    public = _public(schedule, sigma, delta, clip_norm, normaliser, chosen, tuned=tuned)
-    silo = public.assign(source.planned, estimator=estimator, lifetime_delta=lifetime_delta)
-    files = {} if out is None else _write(public, silo, out)
-    remarks = [] if source.real is None else remarks_on_delta(source.real, lifetime_delta)
+    public = _public(schedule, sigma, delta, clip_norm, normaliser, chosen, share=share, tuned=tuned)
+    if share is None or terms is None:
+        silo, runs = public.assign(source.planned, estimator=estimator, lifetime_delta=lifetime_delta), None
+    else:
+        silo, runs = _one_of_several(public, source.planned, estimator, share, terms)
+    files = {} if out is None else _write(public, silo, runs, out)
+    kept = lifetime_delta if terms is None else terms.lifetime_delta
+    remarks = [] if source.real is None else remarks_on_delta(source.real, kept)
     explanation = None if explain is None else silo.explain(explain)
     if as_json:
         fingerprint = None if normaliser is None else public.fingerprint
@@ -118,12 +136,13 @@ def plan(
                 "notes": list(public.notes),
                 "remarks": remarks,
                 "silo": silo.summary(),
+                "runs": None if runs is None else runs.facts(),
                 "explanation": explanation,
                 "files": files,
             }
         )
         return
-    show_plan(public, silo, files, explanation, remarks)
+    show_plan(public, silo, files, explanation, remarks, runs)
 
 
 def _check_out(out: Path, normaliser: float | None, clip_norm: float | None, *, force: bool) -> None:
@@ -162,6 +181,7 @@ def _public(
     normaliser: float | None,
     accountant: Accountant,
     *,
+    share: float | None,
     tuned: bool,
 ) -> PublicPlan:
     from rpdp.planning import TUNED_ON_BUDGETS, PublicPlan
@@ -176,14 +196,30 @@ def _public(
         weights=_WEIGHTS,
         accountant=accountant,
         notes=(TUNED_ON_BUDGETS,) if tuned else (),
+        share=share,
     )
 
 
-def _write(public: PublicPlan, silo: SiloPlan, out: Path) -> dict[str, str]:
-    from rpdp.report import plan_figure, write_figure
+def _one_of_several(
+    public: PublicPlan, budgets: BudgetTable, estimator: str, share: float, terms: runs_text.LifetimeTerms
+) -> tuple[SiloPlan, runs_text.PlannedRuns]:
+    """The plan of one run that takes its share of unused accounts, and how many such runs fit."""
+    from rpdp.planning import assign_allowed
+
+    accounts = unused(budgets, share, terms)
+    silo = assign_allowed(public, budgets.ids, accounts.one_run, estimator=estimator)
+    return silo, runs_text.PlannedRuns.count(public, budgets, share, terms)
+
+
+def _write(public: PublicPlan, silo: SiloPlan, runs: runs_text.PlannedRuns | None, out: Path) -> dict[str, str]:
+    from rpdp.report import plan_figure, runs_figure, write_figure
 
     out.mkdir(parents=True, exist_ok=True)
     files = {key: out / name for key, name in _FILES.items()}
+    if runs is None:
+        del files["figure_of_runs"]
+    else:
+        write_figure(runs_figure({f"{runs.share:g} of a lifetime": runs.found}), files["figure_of_runs"])
     public.write(files["public_plan"])
     silo.write(files["silo_plan"])
     write_figure(plan_figure({"this silo": silo}), files["figure"])

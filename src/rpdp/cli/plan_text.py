@@ -8,6 +8,7 @@ from rpdp.cli.output import print_table, say, say_line
 
 if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
+    from rpdp.cli.runs_text import PlannedRuns
     from rpdp.planning import PublicPlan, SiloPlan
 
 _WHY = {
@@ -39,7 +40,12 @@ def remarks_on_delta(budgets: BudgetTable, lifetime_delta: float | None) -> list
 
 
 def show_plan(
-    public: PublicPlan, silo: SiloPlan, files: dict[str, str], explanation: str | None, remarks: list[str]
+    public: PublicPlan,
+    silo: SiloPlan,
+    files: dict[str, str],
+    explanation: str | None,
+    remarks: list[str],
+    runs: PlannedRuns | None = None,
 ) -> None:
     """Print a plan."""
     say(
@@ -55,6 +61,8 @@ def show_plan(
     )
     for line in [*_remarks(public, summary), *remarks]:
         say(line)
+    if runs is not None:
+        runs.show()
     if explanation is not None:
         say(explanation)
     if files:

@@ -20,7 +20,7 @@ from rpdp.planning.estimators import (
     fit_curve,
     scf,
 )
-from rpdp.planning.fitting_runs import FittingRuns, LifetimeAllowances, fitting_runs
+from rpdp.planning.fitting_runs import FittingRuns, LifetimeAllowances, RunGroup, fitting_runs
 from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
 from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
@@ -49,6 +49,7 @@ __all__ = [
     "PublicPlan",
     "Purpose",
     "Recipe",
+    "RunGroup",
     "SiloPlan",
     "Status",
     "assign_allowed",

@@ -29,6 +29,8 @@ MOST_RUNS = 1_000_000
 _TIE = 1e-12
 """Relative: a cost that fits by less than this may fail to fit when it is booked in whole units. δ may exceed by it."""
 
+_MOST_GROUPS = 10
+
 _ROUNDING = 1e-9
 """Relative: less than this of an account is not counted as left."""
 
@@ -51,6 +53,19 @@ class LifetimeAllowances:
         ]
         _, rows, counts = np.unique(np.stack(columns), axis=1, return_index=True, return_counts=True)
         return LifetimeAllowances(self.one_run.rows(rows), self.left.rows(rows)), counts
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Records with equal or similar lifetime budgets, and the runs that they can take part in."""
+
+    low: float
+    high: float
+    records: int
+    mean_q: float
+    fewest_runs: int
+    most_runs: int
+    mean_last_q: float
 
 
 @dataclass(frozen=True)
@@ -102,6 +117,14 @@ class FittingRuns:
         """How many runs fit for at least one record, in full or reduced."""
         return int(np.max(self.in_full + (self.last_q > 0.0), initial=0))
 
+    def groups(self) -> list[RunGroup]:
+        """Up to ten groups by lifetime budget: one per level if there are few levels, else of equally many rows."""
+        levels = np.unique(self.lifetime)
+        if levels.size <= _MOST_GROUPS:
+            return [_group(self, np.flatnonzero(self.lifetime == level)) for level in levels]
+        rising = np.argsort(self.lifetime, kind="stable")
+        return [_group(self, rows) for rows in np.array_split(rising, _MOST_GROUPS)]
+
     def runs_with_signal(self, least: float) -> int:
         """How many runs in a row, from the first, have at least this Σq/σ."""
         low, high = 0, self.runs_in_part + 1  # the signal never rises; invariant: run `high` has too little, or nobody
@@ -109,6 +132,19 @@ class FittingRuns:
             middle = (low + high) // 2
             low, high = (middle, high) if self.signal_to_noise(middle) >= least else (low, middle)
         return low
+
+
+def _group(found: FittingRuns, rows: NDArray[np.int64]) -> RunGroup:
+    weights = found.records[rows]
+    return RunGroup(
+        low=float(found.lifetime[rows].min()),
+        high=float(found.lifetime[rows].max()),
+        records=int(weights.sum()),
+        mean_q=float(np.average(found.q[rows], weights=weights)),
+        fewest_runs=int(found.in_full[rows].min()),
+        most_runs=int(found.in_full[rows].max()),
+        mean_last_q=float(np.average(found.last_q[rows], weights=weights)),
+    )
 
 
 def fitting_runs(

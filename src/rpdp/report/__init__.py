@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from rpdp.report.planning_figures import budgets_figure, frontier_figure, plan_figure, write_figure
+from rpdp.report.planning_figures import budgets_figure, frontier_figure, plan_figure, runs_figure, write_figure
 from rpdp.report.report_facts import ReportFacts
 from rpdp.report.report_page import write_report
 
-__all__ = ["ReportFacts", "budgets_figure", "frontier_figure", "plan_figure", "write_figure", "write_report"]
+__all__ = [
+    "ReportFacts",
+    "budgets_figure",
+    "frontier_figure",
+    "plan_figure",
+    "runs_figure",
+    "write_figure",
+    "write_report",
+]

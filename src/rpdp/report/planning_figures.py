@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from numpy.typing import NDArray
 
-    from rpdp.planning import FrontierPoint, SiloPlan
+    from rpdp.planning import FittingRuns, FrontierPoint, SiloPlan
 
 _CURVE_POINTS = 60
 _TICKS = (0.01, 0.1, 1, 10, 100, 1000)
@@ -104,6 +104,21 @@ def frontier_figure(points: Sequence[FrontierPoint], knee: int) -> go.Figure:
     figure.update_xaxes(title_text="noise multiplier σ", row=2, col=1)
     figure.update_layout(showlegend=False)
     return _finish(figure, "Sampling against noise", height=620)
+
+
+def runs_figure(planned: Mapping[str, FittingRuns]) -> go.Figure:
+    """Signal-to-noise by the number of the run, until the budgets pay for no more; one line for each programme."""
+    figure = make_subplots(rows=1, cols=1)
+    for (name, found), colour in zip(planned.items(), cycle(len(planned)), strict=True):
+        # The signal changes only where somebody's runs end: those runs, and the one after, are all that is needed.
+        ends = np.unique(np.concatenate([[1], found.in_full, found.in_full + 1, found.in_full + 2]))
+        runs = ends[(ends >= 1) & (ends <= found.runs_in_part + 1)].tolist()
+        signal = [found.signal_to_noise(run) for run in runs]
+        line = {"color": colour, "shape": "hv"}
+        figure.add_scatter(x=runs, y=signal, mode="lines+markers", name=name, line=line)
+    figure.update_xaxes(title_text="run", type="log")
+    figure.update_yaxes(title_text="signal to noise Σq/σ", rangemode="tozero")
+    return _finish(figure, "What each run of a lifetime gets", height=480)
 
 
 def _add_curve(figure: go.Figure, plans: Mapping[str, SiloPlan]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rpdp import BudgetTable, Ledger, PublicPlan, Schedule
 from rpdp.ledger.inspection.outlook import Obstacle, record_outlooks
-from rpdp.planning import LEAST_SIGNAL, Allowance, assign_allowed
+from rpdp.planning import LEAST_SHARE, Allowance, assign_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,15 +175,15 @@ def test_the_words(ledger: Ledger) -> None:
     assert second.startswith("silo north: signal to noise Σq/σ ")
     assert "below the floor" not in second
     assert third == (
-        "silo north: runs like this one that fit, this one included: 5 in full, 6 above the floor of the signal; the "
+        "silo north: runs like this one that fit, this one included: 5 in full, 5 above the floor of the signal; the "
         "policy admits 2 more runs"
     )
     books(ledger, "everything", Allowance(share=1.0))
     books(ledger, "the rest", Allowance(share=1.0))
     used = outlook(ledger)
     assert used.is_noise
-    assert used.run_signal < LEAST_SIGNAL
-    assert used.lines()[1].endswith("in the whole run, below the floor of 1: the run would be noise")
+    assert used.run_signal < used.floor == LEAST_SHARE * used.unused_run_signal
+    assert used.lines()[1].endswith(f"in the whole run, below the floor of {used.floor:.3g}: the run would be noise")
     assert used.facts()["is_noise"] is True
     assert "used up by earlier runs" in used.lines()[0]
 

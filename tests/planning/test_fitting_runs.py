@@ -11,11 +11,13 @@ import pytest
 from rpdp import BudgetTable, PublicPlan, Schedule, runs_that_fit
 from rpdp.ledger import MemoryAccount, unused_accounts
 from rpdp.planning import (
+    LEAST_SHARE,
     LEAST_SIGNAL,
     Allowance,
     FittingRuns,
     assign_allowed,
     fitting_runs,
+    floor_of_signal,
     signal_of_run,
     signal_of_silos,
 )
@@ -155,7 +157,8 @@ def test_the_signal_of_a_run_and_of_silos() -> None:
     schedule = Schedule(6, 5, participations=4)
     assert signal_of_run(0.5, schedule) == pytest.approx(0.5 * 20**0.5)
     assert signal_of_silos([3.0, 4.0]) == 5.0
-    assert LEAST_SIGNAL == 1.0
+    assert (LEAST_SIGNAL, LEAST_SHARE) == (1.0, 0.1)
+    assert [floor_of_signal(unused) for unused in (0.0, 10.0, 100.0)] == [1.0, 1.0, 10.0]
 
 
 def test_what_is_left_is_what_counts(public: PublicPlan) -> None:
@@ -166,3 +169,14 @@ def test_what_is_left_is_what_counts(public: PublicPlan) -> None:
     before, after = fitting_runs(public, whole), fitting_runs(public, half)
     assert (before.runs_in_full, after.runs_in_full) == (10, 5)
     np.testing.assert_array_equal(after.q, before.q)
+
+
+@KINDS
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_the_rest_of_used_up_accounts_is_below_the_floor(
+    account: AccountKind, share: float, public: PublicPlan
+) -> None:
+    """What planning leaves of an account that a few runs used up pays for less than a tenth of the signal."""
+    found = runs_that_fit(public, table([1.0, 2.0, 5.0]), share=share, account=account)
+    assert found.runs_in_full == round(1.0 / share)
+    assert found.signal_to_noise(found.runs_in_full + 1) < LEAST_SHARE * found.signal_to_noise()

@@ -69,9 +69,10 @@ class PlannedRuns:
     @property
     def runs_above_floor(self) -> int:
         """How many runs in a row have a signal above the floor."""
-        from rpdp.planning import LEAST_SIGNAL, signal_of_run
+        from rpdp.planning import floor_of_signal, signal_of_run
 
-        return self.found.runs_with_signal(LEAST_SIGNAL / signal_of_run(1.0, self.public.schedule))
+        steps = signal_of_run(1.0, self.public.schedule)
+        return self.found.runs_with_signal(floor_of_signal(self.found.signal_to_noise() * steps) / steps)
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""

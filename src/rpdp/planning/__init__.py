@@ -24,13 +24,14 @@ from rpdp.planning.fitting_runs import FittingRuns, LifetimeAllowances, RunGroup
 from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
 from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
-from rpdp.planning.signal_floor import LEAST_SIGNAL, signal_of_run, signal_of_silos
+from rpdp.planning.signal_floor import LEAST_SHARE, LEAST_SIGNAL, floor_of_signal, signal_of_run, signal_of_silos
 from rpdp.planning.silo_plan import Group, SiloPlan, Status
 
 __all__ = [
     "AUTHORS_CANDIDATES",
     "BACKBONES",
     "ESTIMATORS",
+    "LEAST_SHARE",
     "LEAST_SIGNAL",
     "OPTIMISERS",
     "PURPOSES",
@@ -58,6 +59,7 @@ __all__ = [
     "declared_plan",
     "fit_curve",
     "fitting_runs",
+    "floor_of_signal",
     "frontier",
     "knee",
     "scf",

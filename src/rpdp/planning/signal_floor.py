@@ -17,10 +17,21 @@ if TYPE_CHECKING:
     from rpdp.accounting import Schedule
 
 LEAST_SIGNAL = 1.0
-"""The floor of Σq/σ·√K: a whole run, all gradients in one direction, within one standard deviation of its noise.
+"""The least Σq/σ·√K: a whole run, all gradients in one direction, within one standard deviation of its noise.
 
 At this floor even an observer who knows the direction tells the run from pure noise in no more than 69 of 100 cases
 (Φ(1/2)). It is a floor, and no promise that a run above it learns something."""
+
+
+LEAST_SHARE = 0.1
+"""The least share of the signal that unused budgets would give. Signals of runs add up in squares: below this, a
+hundred such runs show no more than one from unused budgets. What planning leaves of used-up accounts (0.5 %) is mostly
+below it: in a Rényi account, after one run that took everything, it pays for √0.005, 7 % of q."""
+
+
+def floor_of_signal(unused: float) -> float:
+    """The floor of the signal of a whole run, given the signal that it would have from unused budgets."""
+    return max(LEAST_SIGNAL, LEAST_SHARE * unused)
 
 
 def signal_of_run(signal_to_noise: float, schedule: Schedule) -> float:

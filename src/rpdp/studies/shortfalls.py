@@ -14,7 +14,7 @@ import pyarrow as pa
 from rpdp.errors import PrivacyRefusal
 from rpdp.federation.silo_outlook import runs_allowed, silo_record_outlooks
 from rpdp.ledger.inspection.outlook import Obstacle
-from rpdp.planning import LEAST_SIGNAL, Status, assign_allowed, signal_of_silos
+from rpdp.planning import Status, assign_allowed, floor_of_signal, signal_of_silos
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,13 +80,14 @@ def require_signal(found: Sequence[Shortfall]) -> None:
     """
     outlooks = [one.outlook for one in found]
     signal = signal_of_silos(outlook.run_signal for outlook in outlooks)
-    if signal < LEAST_SIGNAL:
+    floor = floor_of_signal(signal_of_silos(outlook.unused_run_signal for outlook in outlooks))
+    if signal < floor:
         by_silo = ", ".join(f"{outlook.silo}: {outlook.run_signal:.3g}" for outlook in outlooks)
         records = sum(outlook.records for outlook in outlooks)
         left = sum(outlook.in_full + outlook.reduced for outlook in outlooks)
         raise PrivacyRefusal(
             f"this run would be noise: its signal over all silos is {signal:.3g} ({by_silo}), below the floor of "
-            f"{LEAST_SIGNAL:g}, and {left:,} of {records:,} records can take part. "
+            f"{floor:.3g}, and {left:,} of {records:,} records can take part. "
             "It would spend what is left and learn nothing. Nothing was reserved, and nothing was sent to the server. "
             "Use records or budgets that are not used up, or run it all the same with --even-if-noise"
         )

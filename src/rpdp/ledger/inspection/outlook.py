@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpdp.display import counts_repr
-from rpdp.planning import LEAST_SIGNAL, LifetimeAllowances, assign_allowed, fitting_runs, signal_of_run
+from rpdp.planning import LifetimeAllowances, assign_allowed, fitting_runs, floor_of_signal, signal_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,8 +60,9 @@ class Outlook:
         why_reduced: How many are reduced for each reason.
         why_left_out: How many are left out for each reason.
         signal_to_noise: Σq/σ of a step now.
-        unused_signal_to_noise: Σq/σ of a step if nothing had ever been booked and nobody had withdrawn.
-        run_signal: The signal of the whole run; see `LEAST_SIGNAL`.
+        unused_signal_to_noise: Σq/σ of a step if nothing had ever been booked, without those who have withdrawn.
+        run_signal: The signal of the whole run, Σq/σ·√K.
+        unused_run_signal: The same if nothing had ever been booked.
         runs_in_full: In how many runs like this one, this one included, all take part in full that can do so now.
         runs_above_floor: How many runs like this one, this one included, have a signal above the floor.
         runs_allowed: How many more runs the silo's policy admits; None if it states no limit.
@@ -78,6 +79,7 @@ class Outlook:
     signal_to_noise: float
     unused_signal_to_noise: float
     run_signal: float
+    unused_run_signal: float
     runs_in_full: int
     runs_above_floor: int
     runs_allowed: int | None = None
@@ -88,13 +90,18 @@ class Outlook:
         return self.left_out - self.why_left_out.get(_WORDS[Obstacle.TOO_SMALL], 0)
 
     @property
+    def floor(self) -> float:
+        """The floor of the signal of the whole run; see `floor_of_signal`."""
+        return floor_of_signal(self.unused_run_signal)
+
+    @property
     def is_noise(self) -> bool:
         """Whether the run would be noise at this silo: its signal is below the floor."""
-        return self.run_signal < LEAST_SIGNAL
+        return self.run_signal < self.floor
 
     def facts(self) -> dict[str, Any]:
         """The outlook for JSON."""
-        return {**asdict(self), "is_noise": self.is_noise}
+        return {**asdict(self), "floor": self.floor, "is_noise": self.is_noise}
 
     def lines(self) -> list[str]:
         """The outlook in words."""
@@ -106,7 +113,7 @@ class Outlook:
         return f"{part}, {reduced}, {self.left_out:,} not at all{_reasons(self.why_left_out)}"
 
     def _signal(self) -> str:
-        noise = f", below the floor of {LEAST_SIGNAL:g}: the run would be noise" if self.is_noise else ""
+        noise = f", below the floor of {self.floor:.3g}: the run would be noise" if self.is_noise else ""
         return (
             f"signal to noise Σq/σ {self.signal_to_noise:.3g} in a step, {self.unused_signal_to_noise:.3g} if nothing "
             f"had been used; {self.run_signal:.3g} in the whole run{noise}"
@@ -156,6 +163,8 @@ class RecordOutlooks:
     def summary(self, silo: str, runs_allowed: int | None = None) -> Outlook:
         """The outlook in numbers."""
         signal, public = self.plan.signal_to_noise, self.plan.public
+        unused = float(self.runs.q[~self.accounts.accounts.withdrawn].sum()) / public.noise_multiplier
+        floor = floor_of_signal(signal_of_run(unused, public.schedule))
         left_out, reduced = int(self.left_out.sum()), int(self.reduced.sum())
         return Outlook(
             silo,
@@ -166,10 +175,11 @@ class RecordOutlooks:
             why_reduced=self._counts(self.reduced),
             why_left_out=self._counts(self.left_out),
             signal_to_noise=signal,
-            unused_signal_to_noise=float(self.runs.q.sum()) / public.noise_multiplier,
+            unused_signal_to_noise=unused,
             run_signal=signal_of_run(signal, public.schedule),
+            unused_run_signal=signal_of_run(unused, public.schedule),
             runs_in_full=self.runs.runs_in_full,
-            runs_above_floor=self.runs.runs_with_signal(LEAST_SIGNAL / signal_of_run(1.0, public.schedule)),
+            runs_above_floor=self.runs.runs_with_signal(floor / signal_of_run(1.0, public.schedule)),
             runs_allowed=runs_allowed,
         )
 

@@ -8,6 +8,8 @@ A fence is an instruction by its first line:
 | ```` ```console ````  | each line after `$` is run and must succeed; if lines follow it, it must print them      |
 | ```` ```console like ```` | the same, but any number stands for any number                                       |
 | ```` ```console slow ```` | the same, but only if slow commands are wanted                                       |
+| ```` ```console all ```` | the same, and standard error is compared, too, before standard output                 |
+| ```` ```console refused ```` | like `all`, but each command must be refused for privacy (exit code 3)            |
 | ```` ```console not-run ```` | shown, not run                                                                    |
 
 In what is printed, white space is alike and "…" stands for anything. `>>>` examples are run by pytest's own doctests.
@@ -56,6 +58,16 @@ class Fence:
         return self.words[:1] == ("console",) and "not-run" not in self.words
 
     @property
+    def exit_code(self) -> int:
+        """The code with which its commands end."""
+        return 3 if "refused" in self.words else 0
+
+    @property
+    def shows_errors(self) -> bool:
+        """Whether it shows what goes to standard error, too."""
+        return "all" in self.words or "refused" in self.words
+
+    @property
     def is_slow(self) -> bool:
         """Whether its commands take long."""
         return "slow" in self.words
@@ -98,9 +110,10 @@ def run_page(text: str, capsys: pytest.CaptureFixture[str], *, slow: bool = Fals
             capsys.readouterr()
             code = _run(command)
             out, err = capsys.readouterr()
-            assert code == 0, f"$ {command}\nends with {code}:\n{out}{err}"
-            same = matches(expected, out, any_number="like" in fence.words)
-            assert same or not expected, f"$ {command}\nprints\n{out}\nand the page says\n{expected}"
+            assert code == fence.exit_code, f"$ {command}\nends with {code}:\n{out}{err}"
+            shown = err + out if fence.shows_errors else out
+            same = matches(expected, shown, any_number="like" in fence.words)
+            assert same or not expected, f"$ {command}\nprints\n{shown}\nand the page says\n{expected}"
             everything += out
     return everything
 

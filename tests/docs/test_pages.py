@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 TUTORIALS = DOCS / "tutorials"
 LEDGER, HOSPITALS = TUTORIALS / "first-ledger.md", TUTORIALS / "two-hospitals.md"
 REAL_RUN, UPGRADE = DOCS / "how-to" / "real-run.md", DOCS / "how-to" / "upgrade-ledger.md"
-SPECIAL = (LEDGER, REAL_RUN, UPGRADE)
+YEARS = DOCS / "how-to" / "plan-for-years.md"
+SPECIAL = (LEDGER, REAL_RUN, UPGRADE, YEARS)
 
 
 def has_commands(page: Path) -> bool:
@@ -81,7 +82,7 @@ def test_two_real_runs(directory: Path, capsys: pytest.CaptureFixture[str]) -> N
     study = directory / "real.toml"
     study.write_text(study.read_text().replace('id = "spring"', 'id = "summer"'))
     assert "north.db: good." in run_page(second, capsys)
-    assert [found.name for found in sorted((directory / "study").iterdir())] == ["heads.json", "spring", "summer"]
+    assert [found.name for found in sorted((directory / "study").glob("[!.]*"))] == ["heads.json", "spring", "summer"]
 
 
 def test_an_upgrade_of_a_ledger_of_release_0_1(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,12 +96,34 @@ def test_an_upgrade_of_a_ledger_of_release_0_1(directory: Path, capsys: pytest.C
     assert before == after
 
 
+def test_a_study_that_is_planned_for_years(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a fresh, a half-used and a used-up ledger, each time with the new id that the page asks for."""
+    study = directory / "study.toml"
+    first, *later = text_of(YEARS).split("\nGive the run a new `id`")
+    run_page(first, capsys)
+    for number, part in enumerate(later, start=2):
+        study.write_text(study.read_text().replace(f'id = "run-{number - 1}"', f'id = "run-{number}"'))
+        run_page(part, capsys)
+    assert len(later) == 2
+    assert [found.name for found in sorted((directory / "study").glob("[!.]*"))] == ["heads.json", "run-1", "run-2"]
+    report = (directory / "study" / "run-1" / "report.html").read_text()
+    assert "<li>silo north: 200 of 200 records can take part in full" in report
+
+
 class TestTheRunnerItself:
     """A page that is wrong fails."""
 
     def test_a_command_that_fails(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(AssertionError, match="ends with 2"):
             run_page("```console\n$ rpdp budgets check missing.csv\n```\n", capsys)
+
+    def test_a_refusal(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(AssertionError, match="ends with 2"):
+            run_page("```console refused\n$ rpdp budgets check missing.csv\n```\n", capsys)
+
+    def test_what_goes_to_standard_error(self, capsys: pytest.CaptureFixture[str]) -> None:
+        page = "```python a.py\nimport sys\nprint('a')\nprint('b', file=sys.stderr)\n```\n"
+        run_page(page + "```console all\n$ python a.py\nb\na\n```\n```console\n$ python a.py\na\n```\n", capsys)
 
     def test_output_that_differs(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(AssertionError, match="and the page says"):

@@ -75,7 +75,7 @@ def test_a_used_up_ledger_is_refused_until_it_is_asked_for_by_name(steward: Stew
     assert "This run cannot start: 1 problem." in steward.out
     assert steward.types("train", path) == 3
     assert USED in steward.err
-    assert "0 of 80 records can take part. It would spend what is left and learn nothing" in steward.err
+    assert "0 of 80 records can take part. It would spend what is left and learn next to nothing" in steward.err
     assert "run it all the same with --even-if-noise" in steward.err
     assert steward.types("train", path, "--json") == 3
     assert "this run would be noise" in json.loads(steward.out)["error"]

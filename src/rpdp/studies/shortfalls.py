@@ -87,9 +87,9 @@ def require_signal(found: Sequence[Shortfall]) -> None:
         left = sum(outlook.in_full + outlook.reduced for outlook in outlooks)
         raise PrivacyRefusal(
             f"this run would be noise: its signal over all silos is {signal:.3g} ({by_silo}), below the floor of "
-            f"{floor:.3g}, and {left:,} of {records:,} records can take part. "
-            "It would spend what is left and learn nothing. Nothing was reserved, and nothing was sent to the server. "
-            "Use records or budgets that are not used up, or run it all the same with --even-if-noise"
+            f"{floor:.3g}, and {left:,} of {records:,} records can take part. It would spend what is left and learn "
+            "next to nothing. Nothing was reserved, and nothing was sent to the server. Use records or budgets that "
+            "are not used up, or run it all the same with --even-if-noise"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _SCHEMA = "tests/tables/test_table_schema.py::"
+_STUDIES = "tests/studies/test_study_tables.py::"
 
 TABLES = (
     Mutant(
@@ -38,5 +39,21 @@ TABLES = (
         "columns = [[name, each.kind, vars(each)] for name, each in self._used.items()]",
         "columns = [[name, each.kind] for name, each in self._used.items()]",
         (f"{_SCHEMA}TestFingerprint::test_it_covers_whatever_decides_on_numbers",),
+    ),
+    Mutant(
+        "plans-for-another-schema-admitted",
+        "rule 12",
+        "federation/silo.py",
+        "        if public.schema_fingerprint != self.schema_fingerprint:\n",
+        "        if False:\n",
+        (f"{_STUDIES}TestSchemaInThePlan::test_silos_admit_only_plans_for_their_schema",),
+    ),
+    Mutant(
+        "budgets-for-other-persons-than-the-tables",
+        "section 7",
+        "studies/study_budgets.py",
+        "    if differ:\n",
+        "    if False:\n",
+        (f"{_STUDIES}TestSilos::test_persons_share_a_budget",),
     ),
 )

@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dp_accounting
@@ -21,6 +22,8 @@ from dp_accounting.rdp import RdpAccountant
 
 from rpdp import BudgetTable, PrivacyCurve, PublicPlan, Schedule
 from rpdp.accounting import pld
+from rpdp.accounting.divergence import DivergenceCurve
+from rpdp.accounting.renyi_filter import ORDERS, lifetime_divergence, order_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,6 +47,24 @@ def budgets(count: int) -> NDArray[np.float64]:
 def plan(count: int, schedule: Schedule = MNIST, accountant: str = "pld") -> None:
     curve = PrivacyCurve(schedule, noise_multiplier=SIGMA, delta=DELTA, accountant=accountant)  # type: ignore[arg-type]
     curve.certify(budgets(count))
+
+
+def divergences_of(count: int) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Orders, and a tenth of the lifetime divergences, of so many different budgets in Rényi accounts."""
+    epsilon, delta = budgets(count), np.full(count, DELTA)
+    orders = order_numbers(epsilon, delta)
+    return orders, lifetime_divergence(epsilon, delta, orders) / 10.0
+
+
+def plan_divergences(orders: NDArray[np.uint8], divergences: NDArray[np.float64], *, whole: bool) -> None:
+    """Their q. With `whole`, tables of all orders are computed first, as where admission has a public time."""
+    for number in range(1, ORDERS.size):
+        curve = DivergenceCurve(MNIST, noise_multiplier=SIGMA, order=float(ORDERS[number]))
+        here = orders == number
+        if whole:
+            curve.tabulate()
+        if here.any():
+            curve.certify(divergences[here])
 
 
 def single_evaluation() -> float:
@@ -112,6 +133,11 @@ def main() -> None:
     repeats = 3 if bench.quick else 7
     million = lambda: plan(1_000_000)  # noqa: E731
     bench.compare("million_vs_thousand", million, lambda: plan(1_000), goal=2.0, repeats=repeats)
+    many, few = divergences_of(1_000_000), divergences_of(1_000)
+    for name, whole in (("million_vs_thousand_divergences", True), ("without_whole_tables", False)):
+        goal = 2.0 if whole else None
+        work = [partial(plan_divergences, *some, whole=whole) for some in (many, few)]
+        bench.compare(name, *work, goal=goal, repeats=repeats)
     print(f"one evaluation by the peer: ε({TYPICAL_Q}) = {single_evaluation():.5f}, by rpdp: {rpdp_epsilon():.5f}")
     bench.compare("million_vs_single_evaluations", million, single_evaluation, goal=30.0, repeats=repeats)
     whole = Schedule(15, 50, participation=1.0)

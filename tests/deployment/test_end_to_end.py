@@ -89,7 +89,7 @@ def test_two_hospitals_and_a_patient_who_withdraws(
         took[record] = [run["q"] > 0.0 for run in rpdp.json("ledger", "explain", ledger, record)["runs"]]
     assert took == {gone: [True, False], stays: [True, True]}  # the latter is the negative control
     lines = rpdp.text("ledger", "explain", ledger, gone).splitlines()
-    assert any("was withdrawn (letter of 3 May)" in line for line in lines)
+    assert any("was withdrawn by " in line and "letter of 3 May" in line for line in lines)
     assert any(line.startswith("Run second") and "it sat out and used nothing" in line for line in lines)
 
 

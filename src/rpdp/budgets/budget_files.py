@@ -6,6 +6,7 @@ A file is read completely or not at all, and every error names the line.
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -22,33 +23,64 @@ from rpdp.private_files import private_file
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file may hold: its columns, and whether others are passed over."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    expected: str
+    passes_over: bool = False
+
+
+BY_RECORD = FileKind(
+    ("record", "epsilon"), ("delta", "subject"), "the header must be record,epsilon and optionally delta and subject"
+)
+BY_PERSON = FileKind(("subject", "epsilon"), ("delta",), "the header must be subject,epsilon and optionally delta")
+RECORDS = FileKind(("record", "subject"), (), "the header must have the columns record and subject", passes_over=True)
+
 COLUMN_TYPES = {"record": pa.string(), "epsilon": pa.float64(), "delta": pa.float64(), "subject": pa.string()}
-REQUIRED = ("record", "epsilon")
 NUMBERS = ("epsilon", "delta")
 
-_EXPECTED = "the header must be record,epsilon and optionally delta and subject"
 _SAVE_AS_UTF8 = "save it as CSV in UTF-8"
 
 
-def read_columns(path: str | Path) -> tuple[dict[str, Any], Place]:
+def read_columns(path: str | Path, kind: FileKind = BY_RECORD) -> tuple[dict[str, Any], Place]:
     """The columns of a budget file, with header and types checked, and how to name its rows in messages."""
-    path = Path(path)
-    kind = check_ending(path)
-    if path.is_dir():
-        raise BudgetError(f"{path}: this is a directory; name the file in it")
-    if not path.exists():
-        raise BudgetError(f"{path}: no such file")
+    path = _existing(path)
+    is_parquet = check_ending(path) == ".parquet"
     try:
-        if path.stat().st_size == 0:
-            raise BudgetError(f"{path}: the file is empty; {_EXPECTED}")
-        table = _read_parquet(path) if kind == ".parquet" else _read_csv(path)
+        table = _read_parquet(path, kind) if is_parquet else _read_csv(path, kind)
     except OSError as error:
         raise BudgetError(f"{path}: cannot be read: {error.strerror or error}") from None
     # A missing number becomes NaN here; the table then refuses it and names its line or row.
     columns = {
         name: table.column(name).to_numpy() if name in NUMBERS else table.column(name) for name in table.column_names
     }
-    return columns, ROWS if kind == ".parquet" else LINES
+    return columns, ROWS if is_parquet else LINES
+
+
+def is_by_person(path: str | Path) -> bool:
+    """Whether a budget file names persons, and no records."""
+    path = _existing(path)
+    try:
+        names = pa_parquet.read_schema(path).names if check_ending(path) == ".parquet" else _header(path)
+    except (OSError, pa.ArrowException):
+        return False  # reading all of it says what is wrong
+    return "subject" in names and "record" not in names
+
+
+def _existing(path: str | Path) -> Path:
+    path = Path(path)
+    check_ending(path)
+    if path.is_dir():
+        raise BudgetError(f"{path}: this is a directory; name the file in it")
+    if not path.exists():
+        raise BudgetError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise BudgetError(f"{path}: the file is empty; {BY_RECORD.expected}")
+    return path
 
 
 def write_columns(path: str | Path, columns: Mapping[str, pa.ChunkedArray]) -> None:
@@ -74,15 +106,22 @@ def check_ending(path: Path) -> str:
     return kind
 
 
-def _check_header(path: Path, names: list[str]) -> None:
+def _check_header(path: Path, names: list[str], kind: FileKind) -> None:
+    known = (*kind.required, *kind.optional)
     for name in names:
-        if name not in COLUMN_TYPES:
-            raise BudgetError(f"{path}: unknown column {name!r}{_hint(name)}; {_EXPECTED}")
-        if names.count(name) > 1:
-            raise BudgetError(f"{path}: column {name!r} occurs twice in the header; {_EXPECTED}")
-    for name in REQUIRED:
+        if name not in known and not kind.passes_over:
+            raise BudgetError(f"{path}: unknown column {name!r}{_hint(name)}; {kind.expected}")
+        if names.count(name) > 1 and name in known:
+            raise BudgetError(f"{path}: column {name!r} occurs twice in the header; {kind.expected}")
+    for name in kind.required:
         if name not in names:
-            raise BudgetError(f"{path}: column {name!r} is missing; {_EXPECTED}")
+            raise BudgetError(f"{path}: column {name!r} is missing; {kind.expected}{_by_person(names, kind)}")
+
+
+def _by_person(names: list[str], kind: FileKind) -> str:
+    if kind is BY_RECORD and "subject" in names:
+        return ". Budgets by person need the table of their records beside them (record,subject; --records FILE)"
+    return ""
 
 
 def _hint(name: str) -> str:
@@ -93,13 +132,14 @@ def _hint(name: str) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _read_parquet(path: Path) -> pa.Table:
+def _read_parquet(path: Path, kind: FileKind) -> pa.Table:
     try:
         file = pa_parquet.ParquetFile(path)
-        _check_header(path, file.schema_arrow.names)
-        for field in file.schema_arrow:
-            _check_type(path, field.name, field.type)
-        table = file.read()
+        _check_header(path, file.schema_arrow.names, kind)
+        wanted = [name for name in file.schema_arrow.names if name in (*kind.required, *kind.optional)]
+        for name in wanted:
+            _check_type(path, name, file.schema_arrow.field(name).type)
+        table = file.read(columns=wanted)
         return table.cast(pa.schema([(name, COLUMN_TYPES[name]) for name in table.column_names]))
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise BudgetError(f"{path}: not a readable Parquet file of budgets: {error}") from None
@@ -116,17 +156,24 @@ def _check_type(path: Path, name: str, kind: pa.DataType) -> None:
         raise BudgetError(f"{path}: column {name!r} must hold text or whole numbers, but holds {kind}")
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _header(path: Path) -> list[str]:
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        names = next(_rows(file.readline().splitlines()), (1, []))[1]
+        return next(_rows(file.readline().splitlines()), (1, []))[1]
+
+
+def _read_csv(path: Path, kind: FileKind) -> pa.Table:
+    names = _header(path)
     if any(_not_text(name) for name in names):
         raise BudgetError(f"{path}: this is not a text file in UTF-8; {_SAVE_AS_UTF8}")
-    _check_header(path, names)
+    _check_header(path, names, kind)
+    wanted = [name for name in names if name in (*kind.required, *kind.optional)]
     try:
         table = pa_csv.read_csv(
             path,
             parse_options=pa_csv.ParseOptions(ignore_empty_lines=False),
-            convert_options=pa_csv.ConvertOptions(column_types=COLUMN_TYPES, strings_can_be_null=False),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=COLUMN_TYPES, strings_can_be_null=False, include_columns=wanted
+            ),
         )
     except pa.ArrowInvalid as error:
         raise BudgetError(f"{path}: {_first_bad_line(path) or error}") from None

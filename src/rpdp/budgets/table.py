@@ -7,6 +7,7 @@ The constructor checks the whole table, so every `BudgetTable` that exists is va
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpdp.budgets import validation
-from rpdp.budgets.budget_files import read_columns, write_columns
+from rpdp.budgets.budget_files import is_by_person, read_columns, write_columns
+from rpdp.budgets.person_budgets import columns_by_person
 from rpdp.budgets.validation import ROWS, Place
 from rpdp.checks import require_delta
 from rpdp.display import counts_repr, html_table
@@ -22,7 +24,6 @@ from rpdp.errors import BudgetError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -67,9 +68,22 @@ class BudgetTable:
         self._fill(ids, epsilon, delta, subjects, ROWS)
 
     @classmethod
-    def read(cls, path: str | Path) -> BudgetTable:
-        """Read a CSV or Parquet file with the columns record, epsilon and optionally delta and subject."""
-        columns, place = read_columns(path)
+    def read(
+        cls, path: str | Path, *, records: str | Path | tuple[Sequence[str], Sequence[str]] | None = None
+    ) -> BudgetTable:
+        """Read a CSV or Parquet file with the columns record, epsilon and optionally delta and subject.
+
+        Args:
+            path: The file. Without a column record it holds budgets by person: subject, epsilon and optionally delta.
+            records: For budgets by person: a file with the columns record and subject, or the ids of the records and
+                the person of each.
+        """
+        if is_by_person(path) and records is not None:
+            columns, place = columns_by_person(path, records)
+        elif isinstance(records, str | Path):
+            raise BudgetError(f"{path}: budgets by record go without a table of records; leave {records} out")
+        else:
+            columns, place = read_columns(path)
         table = cls.__new__(cls)
         try:
             table._fill(columns["record"], columns["epsilon"], columns.get("delta"), columns.get("subject"), place)

@@ -53,8 +53,8 @@ def check_ids(ids: pa.ChunkedArray, place: Place) -> None:
         )
 
 
-def check_epsilon(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Place) -> None:
-    """Every ε must satisfy 0 < ε ≤ 1000."""
+def check_epsilon(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Place, what: str = "record") -> None:
+    """Every ε must satisfy 0 < ε ≤ 1000; `what` is what the ids name."""
     good = (values > 0.0) & (values <= LARGEST_EPSILON)
     if good.all():
         return
@@ -64,15 +64,15 @@ def check_epsilon(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Plac
         if value > LARGEST_EPSILON
         else "; leave out records that allow nothing"
     )
-    _refuse("epsilon", values, good, ids, place, f"must be above 0 and at most {LARGEST_EPSILON:g}{advice}")
+    _refuse("epsilon", values, good, ids, place, what, f"must be above 0 and at most {LARGEST_EPSILON:g}{advice}")
 
 
-def check_delta(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Place) -> None:
+def check_delta(values: NDArray[np.float64], ids: pa.ChunkedArray, place: Place, what: str = "record") -> None:
     """Every δ must satisfy 0 < δ < 1."""
     good = (values > 0.0) & (values < 1.0)
     if not good.all():
         allowed = "must lie strictly between 0 and 1; omit the column to use the silo's lifetime δ for all records"
-        _refuse("delta", values, good, ids, place, allowed)
+        _refuse("delta", values, good, ids, place, what, allowed)
 
 
 def check_subjects_named(subjects: pa.ChunkedArray, place: Place) -> None:
@@ -113,6 +113,7 @@ def _refuse(
     good: NDArray[np.bool_],
     ids: pa.ChunkedArray,
     place: Place,
+    owner: str,
     allowed: str,
 ) -> None:
     row = int(np.argmin(good))
@@ -120,4 +121,4 @@ def _refuse(
     what = "is missing or not a number" if np.isnan(value) else f"is {value:g}"
     more = int((~good).sum()) - 1
     rest = f" ({more:,} more {place.noun}{'s are' if more > 1 else ' is'} wrong)" if more else ""
-    raise BudgetError(f"{place(row)}, record {ids[row].as_py()!r}: {name} {what}, {allowed}{rest}")
+    raise BudgetError(f"{place(row)}, {owner} {ids[row].as_py()!r}: {name} {what}, {allowed}{rest}")

@@ -35,17 +35,19 @@ def _root() -> None:
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="The budget file.")],
+    records: options.RecordsFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Check a whole budget file and describe it. Every problem is reported with its line or record.
 
-    FILE is CSV or Parquet with the columns record and epsilon and, optionally, delta and subject.
+    FILE is CSV or Parquet with the columns record and epsilon and, optionally, delta and subject. Or it holds budgets
+    by person, with the columns subject, epsilon and, optionally, delta; then --records names the table of records.
 
     Example: `rpdp budgets check silo-a/budgets.csv`
     """
     from rpdp.budgets import BudgetTable
 
-    facts = _describe(BudgetTable.read(file))
+    facts = _describe(BudgetTable.read(file, records=records))
     if as_json:
         print_json({"file": str(file), **facts})
         return

@@ -13,7 +13,7 @@ from rpdp.cli.ledger_access import LedgerFile, opened_ledger, work_progress
 from rpdp.cli.ledger_holds_command import cancel, holds
 from rpdp.cli.ledger_prune_command import prune
 from rpdp.cli.ledger_recover_command import accept, recover
-from rpdp.cli.ledger_steward_command import add, lower, raise_, reconsent, withdraw
+from rpdp.cli.ledger_steward_command import add, enrol, lower, raise_, reconsent, withdraw
 from rpdp.cli.ledger_text import describe_accounts, show_overview
 from rpdp.cli.ledger_upgrade_command import upgrade
 from rpdp.cli.output import print_json, refuse_overwriting, say, say_line
@@ -37,6 +37,7 @@ app.command()(reconsent)
 app.command()(lower)
 app.command("raise")(raise_)
 app.command()(add)
+app.command()(enrol)
 
 KeyFile = Annotated[
     Path | None, typer.Option("--key", help="The key file of the record ids, for a copy of the ledger.")
@@ -55,13 +56,14 @@ def _root() -> None:
 @app.command()
 def create(
     ledger: LedgerFile,
-    budgets: Annotated[Path, typer.Option("--budgets", "-b", help="Records and their lifetime budgets.")],
+    budgets: Annotated[Path, typer.Option("--budgets", "-b", help="Records, or persons, and their lifetime budgets.")],
     lifetime_delta: Annotated[
         float, typer.Option("--lifetime-delta", help="δ for records without one of their own, over all runs.")
     ],
     steward: Annotated[
         Path | None, typer.Option("--steward", help="Public key of the steward who may raise budgets (see keygen).")
     ] = None,
+    records: options.RecordsFile = None,
     account: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +94,7 @@ def create(
     from rpdp.budgets import BudgetTable
     from rpdp.ledger import Ledger, StewardPublicKey
 
-    table = BudgetTable.read(budgets)
+    table = BudgetTable.read(budgets, records=records)
     key = None if steward is None else StewardPublicKey.read(steward)
     with work_progress() as progress:
         kind: Kind = "simulation" if simulation else "production"

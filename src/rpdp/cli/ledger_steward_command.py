@@ -125,7 +125,10 @@ def raise_(
 
 def add(
     ledger: LedgerFile,
-    budgets: Annotated[Path, typer.Option("--budgets", "-b", help="The new records and their lifetime budgets.")],
+    budgets: Annotated[
+        Path, typer.Option("--budgets", "-b", help="The new records, or their persons, and lifetime budgets.")
+    ],
+    records: options.RecordsFile = None,
     reason: Reason = "",
     actor: Actor = None,
     wait: options.Wait = 0.0,
@@ -133,12 +136,14 @@ def add(
 ) -> None:
     """Add new records to the ledger. Not while a run or an agent has it open.
 
+    Records of a person who is in the ledger share what is left of the person.
+
     Example: `rpdp ledger add ledger.db --budgets new-patients.csv`
     """
     from rpdp.budgets import BudgetTable
     from rpdp.ledger import Ledger
 
-    table = BudgetTable.read(budgets)
+    table = BudgetTable.read(budgets, records=records)
     with Ledger.open(ledger, wait=wait) as opened, work_progress() as progress:
         count = opened.add(table, progress, reason=reason, actor=actor)
         total = len(opened.records)
@@ -146,6 +151,38 @@ def add(
         print_json({"file": str(ledger), "added": count, "records": total})
         return
     say(f"{ledger}: {count:,} records added, {total:,} in all")
+
+
+def enrol(
+    ledger: LedgerFile,
+    records: Records = None,
+    subject: Subjects = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All records of whose person nothing is booked or held.")
+    ] = False,
+    reason: Reason = "",
+    actor: Actor = None,
+    wait: options.Wait = 0.0,
+    as_json: options.Json = False,
+) -> None:
+    """Enrol records with sum accounts anew, as Rényi accounts, which pay for more runs. For life.
+
+    Only records of whose person nothing is booked or held: a kind of account with bookings stays. Persons are enrolled
+    with all of their records. Not while a run or an agent has the ledger open.
+
+    Example: `rpdp ledger enrol ledger.db --all --reason "Renyi accounts from now on"`
+    """
+    from rpdp.ledger import Ledger
+
+    if every == bool(records or subject):
+        raise InputError("name records or a --subject, or give --all")
+    with Ledger.open(ledger, wait=wait) as opened:
+        count = opened.enrol(records or [], subjects=subject or [], reason=reason, actor=actor)
+        total = len(opened.records)
+    if as_json:
+        print_json({"file": str(ledger), "enrolled": count, "records": total})
+        return
+    say(f"{ledger}: {count:,} of {total:,} records have Rényi accounts now; the others stay as they are.")
 
 
 def _signer(key: Path | None, passphrase: str | None, what: str) -> StewardKey:

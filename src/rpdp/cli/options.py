@@ -45,6 +45,10 @@ Wait = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait while another process writes the ledger."),
 ]
+RecordsFile = Annotated[
+    Path | None,
+    typer.Option("--records", help="With budgets by person: the table of their records (record,subject)."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 

@@ -17,6 +17,7 @@ from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.silo_accounts import SiloAccounts
 from rpdp.ledger.stewardship.actions import Action
 from rpdp.ledger.stewardship.actors import checked_actor
+from rpdp.ledger.stewardship.enrolment import write_enrolment
 from rpdp.ledger.stewardship.pruning import prune
 from rpdp.ledger.stewardship.sharing import SHARED, shared, stated_parts
 from rpdp.ledger.stewardship.steward_actions import StewardActions
@@ -392,6 +393,33 @@ class Ledger(StewardActions, Account):
             self._note_head()
             self.database.shorten_log()
         return len(budgets)
+
+    def enrol(
+        self,
+        records: Sequence[str] = (),
+        *,
+        subjects: Sequence[str] = (),
+        reason: str = "",
+        actor: str | None = None,
+    ) -> int:
+        """Enrol records with sum accounts anew, as Rényi accounts, and return how many.
+
+        Only records of whose person nothing is booked or held; without names, all of those.
+        """
+        facts: dict[str, Any] = {"at": now(), "actor": checked_actor(actor), "reason": self._reason("enrol", reason)}
+        with self._turn, self.inbox.turn():
+            self.expire()
+            pending = list(self.pending())
+            named = self._all_of_persons(records, subjects) if records or subjects else None
+            with self._writing():
+                self._action_book.book(pending)
+                seq = self.chain.seq + 1
+                facts["records"] = write_enrolment(seq, self.records, self.booked_actions(), self.terms, named)
+                self.chain.append("enrol", facts | {"orders": self.records.orders_digest(seq)})
+            self._are_balances_stale = True
+            self._after_booking(pending)
+            self._note_head()
+        return int(facts["records"])
 
     def prune(self, run: str | None = None, *, reason: str = "", actor: str | None = None) -> list[Updates]:
         """Remove the updates of a run, or of every run whose rounds were all announced, in one transaction.

@@ -36,8 +36,10 @@ def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) ->
 
 
 def _read(spec: StudyFile, silo: str, file: str, held: SiloSource) -> BudgetTable:
-    """Read the budgets of one silo, in the order of its records."""
-    table = BudgetTable.read(spec.directory / file)
+    """Read the budgets of one silo, in the order of its records. Persons stand in a file of their own or the data."""
+    named = (spec.budgets.records or {}).get(silo)
+    persons = None if held.subjects is None else (held.ids, held.subjects)
+    table = BudgetTable.read(spec.directory / file, records=persons if named is None else spec.directory / named)
     try:
         found = table.arranged(held.ids)
         require_same_persons(found, held.subjects)

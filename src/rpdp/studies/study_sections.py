@@ -156,7 +156,9 @@ class BudgetSection:
 
     Attributes:
         distribution: ThreeLevels, BoundedPareto or BoundedMixGauss: made-up budgets, new for every seed and silo.
-        files: Instead of distribution: the budget file of every silo.
+        files: Instead of distribution: the budget file of every silo, by record or by person.
+        records: With budgets by person: for every silo the table of records and their persons (record,subject), unless
+            the data name them.
         declared: Required with files: the distribution that public settings are computed from.
         parameters: Parameters of the distribution: paper or authors.
         overrides: Other parameters of the distribution, such as {levels = [0.1, 1.0, 5.0]}.
@@ -165,6 +167,7 @@ class BudgetSection:
 
     distribution: str | None = setting(one_of(*PAPER), None)
     files: Mapping[str, str] | None = setting(table_of(text), None)
+    records: Mapping[str, str] | None = setting(table_of(text), None)
     declared: str | None = setting(one_of(*PAPER), None)
     parameters: str = setting(one_of(*PARAMETER_SETS), "paper")
     overrides: Mapping[str, tuple[float, ...]] | None = setting(table_of(_numbers), None)
@@ -173,6 +176,8 @@ class BudgetSection:
     def __post_init__(self) -> None:
         if (self.distribution is None) == (self.files is None):
             raise InputError('budgets needs either distribution = "ThreeLevels" or files = {silo = "budgets.csv"}')
+        if self.records is not None and not set(self.records) <= set(self.files or ()):
+            raise InputError("budgets.records names silos without a budget file; it goes with budgets.files by person")
         if self.files is not None and self.declared is None:
             raise InputError(
                 "budgets.declared is missing: with files, name the distribution from which public settings are "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ACTORS = "tests/ledger/test_actors.py::"
+_ENROLMENT = "tests/ledger/test_enrolment.py::"
 _SHARING = "tests/ledger/test_sharing.py::"
 
 STEWARDS = (
@@ -120,5 +121,30 @@ STEWARDS = (
         '        if stated is None or stated["lower"] != event.seq - 1:\n',
         '        if stated is None:\n            continue\n        if stated["lower"] != event.seq - 1:\n',
         (f"{_SHARING}test_verify_finds_records_that_share_nothing",),
+    ),
+    # Enrolling anew
+    Mutant(
+        "an-account-with-bookings-changes-its-kind",
+        "section 7",
+        "ledger/stewardship/enrolment.py",
+        "    taken: NDArray[np.bool_] = (booked != 0) | (booked_delta != 0) | (store.orders(chunk) > 0)\n",
+        "    taken: NDArray[np.bool_] = (booked < 0) | (booked_delta < 0) | (store.orders(chunk) > 0)\n",
+        (f"{_ENROLMENT}test_what_is_booked_or_held_stays",),
+    ),
+    Mutant(
+        "a-person-with-two-kinds-of-accounts",
+        "section 7",
+        "ledger/stewardship/enrolment.py",
+        "            is_free &= persons.find(subjects) == ABSENT\n",
+        "            pass\n",
+        (f"{_ENROLMENT}test_all_of_whose_person_nothing_is_booked",),
+    ),
+    Mutant(
+        "sums-of-several-silos-become-filters",
+        "section 7",
+        "ledger/stewardship/enrolment.py",
+        "    if terms.silos_per_person > 1:\n",
+        "    if terms.silos_per_person > 2:\n",
+        (f"{_ENROLMENT}test_silos_of_a_person_keep_one_kind",),
     ),
 )

@@ -27,7 +27,7 @@ from rpdp.tables import TableSchema, find_table, read_table
 from rpdp.training import Records, require_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rpdp.deployment.files.silo_file import ModelSection, SiloFile
     from rpdp.ledger import Ledger
@@ -43,7 +43,9 @@ def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
     models = _models(spec)
     held = silo_records(spec)
     records, ids = held.records, held.ids
-    budgets = _budgets(spec.file(spec.silo.budgets))
+    persons = None if held.subjects is None else (ids, held.subjects)
+    named = None if spec.silo.records is None else spec.file(spec.silo.records)
+    budgets = _budgets(spec.file(spec.silo.budgets), persons if named is None else named)
     require_same_persons(budgets.arranged(ids) if held.subjects else budgets, held.subjects)
     with _trainer(spec, models, records) as trainer, _ledger(spec, wait) as ledger:
         silo = Silo(
@@ -86,9 +88,9 @@ def _trainer(spec: SiloFile, models: list[AllowedModel], records: Records) -> It
         trainer.close()
 
 
-def _budgets(path: Path) -> BudgetTable:
+def _budgets(path: Path, records: Path | tuple[Sequence[str], Sequence[str]] | None = None) -> BudgetTable:
     """The silo's budgets, from a file that others cannot reach, by its own mode or its directory's."""
-    table, path = BudgetTable.read(path), path.resolve()
+    table, path = BudgetTable.read(path, records=records), path.resolve()
     if path.parent.stat().st_mode & 0o011:
         require_owner_only(path)
     return table

@@ -71,6 +71,8 @@ class SiloSection:
     """`[silo]`: its name, its files, its socket.
 
     Attributes:
+        records: With budgets by person: the table of records and their persons (record,subject), unless the data name
+            them.
         socket: The agent's Unix socket.
         group: The system group that may open the socket.
         threads: Threads to train with.
@@ -80,6 +82,7 @@ class SiloSection:
     name: str = setting(plain_name, meaning="the silo's name in the federation")
     ledger: str = setting(text, meaning='its ledger, made with "rpdp ledger create"')
     budgets: str = setting(text, meaning="its budget file")
+    records: str | None = setting(text, None)
     socket: str = setting(text, "agent.sock")
     group: str | None = setting(text, None)
     threads: int = setting(partial(require_count, most=1024), 1)

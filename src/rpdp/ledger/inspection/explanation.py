@@ -174,7 +174,7 @@ def explanation_of_hash(ledger: LedgerBase, hashed: NDArray[np.uint64], record: 
             *(_change(action, int(np.flatnonzero((action.hashes == hashed).all(axis=1))[0])) for action in about),
         ),
         tuple(_run(ledger, admission, chunk, row, accounts) for admission in ledger.runs.admissions()),
-        _added(ledger, chunk),
+        _added(ledger, chunk) + _enrolled(ledger, chunk, row),
     )
 
 
@@ -184,6 +184,17 @@ def _added(ledger: LedgerBase, chunk: Chunk) -> str:
         if event.seq == chunk.segment:
             facts = event.facts
             return f", added on {facts['at']}{_by(facts.get('actor'))}{_because(facts.get('reason'))}"
+    return ""
+
+
+def _enrolled(ledger: LedgerBase, chunk: Chunk, row: int) -> str:
+    """When and by whom a record was given a Rényi account in place of a sum account."""
+    for event in ledger.chain.events("enrol"):
+        before, after = (ledger.records.orders(chunk, before=event.seq + late)[row] for late in (0, 1))
+        if before != after:
+            facts = event.facts
+            acted = f"{_by(facts.get('actor'))}{_because(facts.get('reason'))}"
+            return f", and was enrolled anew as a Rényi account on {facts['at']}{acted}"
     return ""
 
 

@@ -178,6 +178,13 @@ class StewardActions(LedgerBase):
             raise InputError(f"no record of subject {subject!r} is in the ledger. Nothing was changed")
         return found
 
+    def _all_of_persons(self, records: Sequence[str], subjects: Sequence[str]) -> NDArray[np.uint64]:
+        """The hashes of all records of the persons whom records or subjects name."""
+        named = [self._known(records)] if records else []
+        named += [self._of_subject(subject)[:1] for subject in subjects]
+        with self.reading():
+            return np.unique(Persons.of(self.records, np.concatenate(named), [*records, *subjects]).members, axis=0)
+
     def _change(
         self,
         kind: ActionKind,

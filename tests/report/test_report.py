@@ -16,6 +16,7 @@ import pytest
 from rpdp import BudgetTable, Schedule
 from rpdp.errors import InputError
 from rpdp.report import ReportFacts, write_report
+from rpdp.report.report_runs import ReportRuns
 
 from .runs import public_plan, run, several_metrics, silo_plan, sitting_out, two_silos, unpriced, view
 
@@ -266,6 +267,8 @@ class TestSeveralMetrics:
         assert "0.654" in Texts(written(tmp_path, result)).text
         assert written(tmp_path, result) != written(tmp_path, other)
         assert "0.654" not in written(tmp_path, result, edition="share")
+        assert ReportRuns.of(result, "share", None).run.groups == ()
+        assert ReportRuns.of(result, "silo", None).run.groups == result.groups
         assert written(tmp_path, result, edition="share") == written(tmp_path, other, edition="share")
 
     def test_one_plotly_whatever_is_measured(self, tmp_path: Path) -> None:

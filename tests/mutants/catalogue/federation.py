@@ -379,9 +379,25 @@ FEDERATION = (
         "report-to-share-with-the-silos-views",
         "rule 6",
         "report/report_runs.py",
-        "methods = {name: tuple(replace(run, silos={}) for run in runs) for name, runs in methods.items()}",
-        "methods = {name: tuple(replace(run) for run in runs) for name, runs in methods.items()}",
+        "replace(run, silos={}, groups=())",
+        "replace(run, groups=())",
         (f"{_REPORT}test_the_edition_to_share_does_not_depend_on_anything_sensitive",),
+    ),
+    Mutant(
+        "metrics-by-budget-kept-for-the-edition-to-share",
+        "rule 6",
+        "report/report_runs.py",
+        "replace(run, silos={}, groups=())",
+        "replace(run, silos={})",
+        (f"{_REPORT}TestSeveralMetrics::test_groups_are_for_the_silo_alone",),
+    ),
+    Mutant(
+        "real-run-measured-on-the-silos-test-records",
+        "rule 13",
+        "studies/building.py",
+        "tests = {} if ledgers is not None else",
+        "tests = {} if False else",
+        ("tests/studies/test_production.py::test_a_real_run_is_booked_and_reported_as_one",),
     ),
     # Devices
     Mutant(

@@ -191,3 +191,15 @@ def test_the_words(ledger: Ledger) -> None:
 @pytest.mark.parametrize("account", ["renyi"])
 def test_records_in_the_plan_of_the_outlook_show_only_counts(ledger: Ledger) -> None:
     assert "0.3" not in repr(records(ledger))
+
+
+@KINDS
+def test_looking_past_a_hold_does_not_free_it(ledger: Ledger) -> None:
+    """What would be free without it is looked at in a copy: the ledger still counts the hold as taken."""
+    holds(ledger, "waits", Allowance(share=1.0))
+    before = ledger.left(BUDGETS, LIFETIME_DELTA)
+    seen = ledger.silo_accounts(BUDGETS, LIFETIME_DELTA, without=["waits"]).allowances(Allowance(share=1.0))
+    assert (seen.amount > before.amount).all()
+    outlook(ledger)
+    np.testing.assert_array_equal(ledger.left(BUDGETS, LIFETIME_DELTA).amount, before.amount)
+    assert ledger.verify().is_good

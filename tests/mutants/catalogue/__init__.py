@@ -6,6 +6,7 @@ from tests.mutants.catalogue.agent import AGENT
 from tests.mutants.catalogue.federation import FEDERATION
 from tests.mutants.catalogue.holds import HOLDS
 from tests.mutants.catalogue.ledger import LEDGER
+from tests.mutants.catalogue.outlook import OUTLOOK
 from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.recovery import RECOVERY
 from tests.mutants.catalogue.sampling import SAMPLING
@@ -26,6 +27,7 @@ CATALOGUE = (
     *RECOVERY,
     *FEDERATION,
     *AGENT,
+    *OUTLOOK,
 )
 
 __all__ = ["CATALOGUE"]

@@ -21,6 +21,8 @@ _OPTIONAL = {
     "apsw": ("apsw", ("ledger",)),
     "tensorboard": ("TensorBoard", ("tensorboard",)),
     "flwr": ("Flower", ("flower",)),
+    "transformers": ("transformers", ("hf",)),
+    "peft": ("peft", ("hf",)),
 }
 """Import name → the name people know, and the extras that install it."""
 

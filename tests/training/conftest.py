@@ -123,6 +123,47 @@ class PartlyFrozen(nn.Module):
         return logits
 
 
+class Reversed(nn.Module):
+    """Two layers of the kind that GPT-2 of `transformers` uses, under its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        kind = type("Conv1D", (ReversedLinear,), {"__module__": "transformers.pytorch_utils"})
+        self.first, self.second = kind(4, 6), kind(6, CLASSES)
+
+    def forward(self, values: Tensor) -> Tensor:
+        logits: Tensor = self.second(torch.tanh(self.first(values))).mean(1)
+        return logits
+
+
+class ReversedLinear(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values @ self.weight + self.bias
+
+
+class ModernBlock(nn.Module):
+    """Attention as modern code writes it: one projection, a functional call with a causal mask, RMSNorm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(4)
+        self.project = nn.Linear(4, 12, bias=False)
+        self.head = nn.Linear(4, CLASSES)
+
+    def forward(self, values: Tensor) -> Tensor:
+        query, key, value = (
+            self.project(self.norm(values)).reshape(*values.shape[:2], 2, 6).transpose(1, 2).chunk(3, -1)
+        )
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        logits: Tensor = self.head((values + mixed.transpose(1, 2).flatten(2)).mean(1))
+        return logits
+
+
 class Recurrent(nn.Module):
     """A recurrent layer, its outputs and its last states."""
 
@@ -253,11 +294,15 @@ def masked(count: int, generator: torch.Generator) -> tuple[Tensor, ...]:
     return torch.randn(count, 5, 4, generator=generator), forbidden
 
 
-def convolution(layer: nn.Module, *shape: int) -> Example:
-    channels = int(layer.out_channels)  # type: ignore[arg-type]
+def convolution(layer: nn.Module, *shape: int, channels: int = 0) -> Example:
+    channels = channels or int(layer.out_channels)  # type: ignore[arg-type]
     return Example(
         lambda: nn.Sequential(layer, nn.Tanh(), nn.Flatten(2), Mean(), nn.Linear(channels, CLASSES)), floats(*shape)
     )
+
+
+def transposed(layer: nn.Module, *shape: int) -> Example:
+    return convolution(nn.Sequential(layer), *shape, channels=int(layer.out_channels))  # type: ignore[arg-type]
 
 
 class Mean(nn.Module):
@@ -326,6 +371,22 @@ EXAMPLES: dict[str, Example] = {
         by_vmap=False,
     ),
     "cells": Example(Cells, floats(3, 4), by_vmap=False),
+    "transposed": transposed(nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1), 3, 4, 3),
+    "transposed groups, dilated": transposed(
+        nn.ConvTranspose2d(4, 6, (3, 2), groups=2, dilation=2, bias=False), 4, 3, 5
+    ),
+    "transposed, one dimension": transposed(nn.ConvTranspose1d(2, 3, 4, stride=3), 2, 7),
+    "transposed gram": transposed(nn.ConvTranspose2d(12, 8, 3, padding=1), 12, 2, 2),
+    "instance norm": Example(
+        lambda: nn.Sequential(nn.InstanceNorm2d(3, affine=True), nn.Flatten(), nn.Linear(48, CLASSES)), floats(3, 4, 4)
+    ),
+    "rms norm": Example(
+        lambda: nn.Sequential(nn.RMSNorm((3, 4)), nn.Tanh(), nn.Flatten(), nn.Linear(12, CLASSES)), floats(3, 4)
+    ),
+    "modern attention": Example(ModernBlock, floats(5, 4)),
+    "bag, sum": Example(lambda: nn.Sequential(nn.EmbeddingBag(7, 4, mode="sum"), nn.Linear(4, CLASSES)), tokens),
+    "bag, mean": Example(lambda: nn.Sequential(nn.EmbeddingBag(7, 4, padding_idx=2), nn.Linear(4, CLASSES)), tokens),
+    "reversed linear": Example(Reversed, floats(5, 4)),
     "odd layers": Example(Vision, floats(3, 4)),
     "positions for all records": Example(lambda: Language(rows=False), tokens, classes=7),
     "positions for all records, one row": Example(lambda: Language(rows=True), tokens, classes=7),

@@ -68,6 +68,17 @@ def test_sum_is_that_of_one_record_at_a_time(dtype: torch.dtype, case: Case) -> 
             assert found.count == count
 
 
+WITHOUT_CLOSED_FORM = {"odd layers": 3, "positions for all records": 1, "positions for all records, one row": 1}
+"""How many layers run a second time; all other examples have closed forms only."""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_closed_forms_are_used_where_there_are_some(name: str) -> None:
+    example = EXAMPLES[name]
+    kernel = GhostKernel.fitted(example.model(), cross_entropy, example.records(2, torch.float64))
+    assert len(kernel.odd_layers) == WITHOUT_CLOSED_FORM.get(name, 0)
+
+
 def test_no_records_add_nothing(case: Case) -> None:
     model, records = case.example.model(), case.example.records(0, torch.float64)
     found = case.kernel(model).clipped_sum(records, 1.0)

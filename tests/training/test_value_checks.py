@@ -147,6 +147,13 @@ def asserted(output: Tensor, inputs: Tensor) -> Tensor:
     return output
 
 
+def only_with_values(output: Tensor, inputs: Tensor) -> Tensor:
+    """Looks at values where there are some: a run on tensors without values shows nothing."""
+    if "Fake" not in type(inputs).__name__ and bool((inputs + 1).sum() > 1e9):
+        return -output
+    return output
+
+
 DEPENDENT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sleeping": sleeping,
     "endless": endless,
@@ -159,6 +166,7 @@ DEPENDENT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "different": lambda output, inputs: output + torch.unique(inputs).sum(),
     "equal": lambda output, inputs: output if torch.equal(inputs, inputs) else -output,
     "asserted": asserted,
+    "only tensors with values": only_with_values,
     "repeated": lambda output, inputs: output + torch.repeat_interleave(inputs[:, 0], inputs[:, 1].long().abs()).sum(),
 }
 

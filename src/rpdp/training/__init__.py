@@ -25,6 +25,7 @@ from rpdp.training.model_checks import ModelIssue, check_model, require_private,
 from rpdp.training.noise_addition import grid_spacing
 from rpdp.training.noisy_step import BadRecordWarning, NoisyStep, StepDiagnostics, StepSettings
 from rpdp.training.records import Records
+from rpdp.training.transformers_model import TransformersModel
 from rpdp.training.value_checks import require_value_independent
 from rpdp.training.vmap_kernel import VmapKernel
 
@@ -49,6 +50,7 @@ __all__ = [
     "SlowKernelWarning",
     "StepDiagnostics",
     "StepSettings",
+    "TransformersModel",
     "UnsupportedModelError",
     "VmapKernel",
     "accept_one_record_at_a_time",

@@ -6,7 +6,7 @@ of the data's shapes and types:
 
 | check | how | refused, for example |
 |---|---|---|
-| values decide on branches or sizes | run on tensors without values | `if x.sum() > 0`, `x.item()`, `x[x > 0]` |
+| values decide on branches or sizes | run without values, and watched with some | `if x.sum() > 0`, `x[x > 0]` |
 | errors on NaN or infinity | run with them everywhere | `F.binary_cross_entropy`, `torch.linalg.cholesky`, asserts |
 
 "Everywhere" means the inputs, the targets, the weights, the output of the model and that of every layer.
@@ -26,6 +26,8 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rpdp.errors import PrivacyRefusal, RpdpError
 from rpdp.training.records import Records
@@ -43,6 +45,8 @@ EXTREME_NUMBERS = (*BAD_NUMBERS, 1e30, -1e30, 1e-42, 0.0)
 _VALUES_ASKED = (".numpy()", "DataDependentOutputException", "DynamicOutputShapeException")
 """Words in errors of tensors without values, also where other code, such as TorchScript, passes them on as its own."""
 
+_NEED_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
 _ROWS = len(EXTREME_NUMBERS)
 
 
@@ -58,6 +62,7 @@ def require_value_independent(module: nn.Module, loss: PerRecordLoss, example: R
     if records is None:
         return []  # `make_kernel` refuses model and loss, and says why
     notes = _traced(module, loss, records)
+    _watched(module, loss, records)
     for where, attempt in _attempts(module, loss, records):
         _require_silent(where, attempt)
     return notes
@@ -120,6 +125,50 @@ def _traced(module: nn.Module, loss: PerRecordLoss, records: Records) -> list[st
     if asked:
         raise _depends(asked[0])
     return []
+
+
+class _ValueWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes operators that hand values of records to Python.
+
+    A run without values is not enough: code may ask whether its tensors have values, and look at them only then (the
+    attention masks of `transformers` do). A tensor depends on records if an operator that made it, or wrote to its
+    memory, had an input that does.
+    """
+
+    def __init__(self, records: Records) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.asked: list[str] = []
+        self._kept: list[Tensor] = []  # so that no address is used twice
+        self._places: set[int] = set()
+        self._note((*records.inputs, records.targets))
+
+    def _note(self, values: object) -> None:
+        for leaf in pytree.tree_leaves(values):
+            if isinstance(leaf, Tensor) and leaf.numel():
+                self._kept.append(leaf)
+                self._places.add(leaf.untyped_storage().data_ptr())
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operator and note its outputs if it had inputs of records."""
+        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.numel()]
+        depends = any(leaf.untyped_storage().data_ptr() in self._places for leaf in given)
+        by_place = func is torch.ops.aten.index.Tensor and not any(leaf.dtype == torch.bool for leaf in given[1:])
+        if depends and not by_place and not _NEED_VALUES.isdisjoint(func.tags):
+            self.asked.append(str(func))
+        output = func(*args, **(kwargs or {}))
+        if depends:
+            self._note(output)
+        return output
+
+
+def _watched(module: nn.Module, loss: PerRecordLoss, records: Records) -> None:
+    """Run on tensors with values, and refuse operators that hand them to Python."""
+    with _ValueWatch(records) as watch:
+        _run(copy.deepcopy(module), loss, records)
+    if watch.asked:
+        raise _depends(f"they use {watch.asked[0]}")
 
 
 @contextmanager

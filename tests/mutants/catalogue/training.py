@@ -514,6 +514,22 @@ TRAINING = (
         ("tests/training/test_value_checks.py::test_branches_and_sizes_that_depend_on_values_are_refused",),
     ),
     Mutant(
+        "looks-at-values-where-there-are-some-allowed",
+        "rule 16",
+        "training/value_checks.py",
+        "    _watched(module, loss, records)\n    for",
+        "    for",
+        ("tests/training/test_value_checks.py::test_branches_and_sizes_that_depend_on_values_are_refused",),
+    ),
+    Mutant(
+        "transposed-convolution-as-a-plain-one",
+        "rule 5",
+        "training/ghost/layer_rules.py",
+        "            yield slot, ConvolutionUse(gradient, inputs, shape)\n",
+        "            yield slot, ConvolutionUse(gradient, inputs.flip(-1), shape)\n",
+        (f"{_KERNELS}test_closed_forms_are_used_where_there_are_some",),
+    ),
+    Mutant(
         "errors-on-nan-allowed",
         "rule 16",
         "training/value_checks.py",

@@ -101,7 +101,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         for module, rule in self._plan.rules.items():
-            self._handles.append(module.register_forward_hook(partial(self._hook, rule)))
+            self._handles.append(module.register_forward_hook(partial(self._hook, rule), with_kwargs=True))
         for module, layer in self._plan.odd.items():
             before, after = partial(self._entered, layer), self._left
             self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
@@ -118,10 +118,12 @@ class Recorder:
         for module in self._plan.forwards:
             module.__dict__.pop("forward", None)
 
-    def _hook(self, rule: Rule, module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        if not arguments:
-            raise UnsupportedModelError(f"{type(module).__name__} is called with keyword arguments")
-        inputs = arguments[0] if len(arguments) == 1 else rule.inputs(arguments)
+    def _hook(
+        self, rule: Rule, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Tensor
+    ) -> Tensor | None:
+        inputs, *others = (*arguments, *named.values())
+        if any(value is not None for value in others):
+            raise UnsupportedModelError(f"{type(module).__name__} is called with several arguments")
         if module not in self._plan.shared:
             self.record(rule, inputs, output)
             return None

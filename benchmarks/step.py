@@ -5,7 +5,7 @@ secure noise, optimiser on one side; forward, backward, optimiser on the other. 
 noise, whose price does not depend on the batch (`benchmarks/noise.py` measures it). Opacus: `hooks`
 materialises per-record gradients, `ghost` runs two backwards.
 
-    [RPDP_BENCHMARK_THREADS=2] python benchmarks/step.py [--quick] [--json]
+    [RPDP_BENCHMARK_THREADS=2] [RPDP_BENCHMARK_TASKS=gru_64,lstm_64] python benchmarks/step.py [--quick] [--json]
 
 One thread by default: threads that wait for each other on a shared machine can make any ratio. On a machine with more
 cores than threads, noise for large models is made on a second thread (`rpdp.training.noise_addition`); `taskset -c 0`
@@ -21,6 +21,7 @@ import tracemalloc
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,8 +41,10 @@ from rpdp.training import FlatModel, NoisyStep, Records, StepSettings, make_kern
 
 if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour
     from benchmarks._harness import Benchmark
+    from benchmarks._sequence_models import LENGTH, WORDS, Sequences, SmallTransformer, bert_with_adapters
 else:
     from _harness import Benchmark
+    from _sequence_models import LENGTH, WORDS, Sequences, SmallTransformer, bert_with_adapters
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LEARNING_RATE = 1e-3
@@ -75,12 +78,14 @@ class Task:
     name: str
     build: Callable[[], nn.Module]
     loss: Loss
-    inputs: Tensor
+    inputs: Tensor | tuple[Tensor, ...]
     targets: Tensor
     goal: float
     repeats: int
     inner: int = 1
     channels_last: bool = False
+    theirs: Callable[[], nn.Module] | None = None
+    """The same model of layers that Opacus supports."""
 
     @property
     def records(self) -> Records:
@@ -121,19 +126,47 @@ def tasks(quick: bool) -> list[Task]:
     ]  # fmt: skip
 
 
+def sequence_tasks(quick: bool) -> list[Task]:
+    """Recurrent layers against Opacus' own, a transformer without and with dropout, adapters on a BERT."""
+    from opacus.layers import DPGRU, DPLSTM  # type: ignore[import-untyped]
+
+    torch.manual_seed(0)
+    repeats = 9 if quick else 15
+    sequences, words = torch.randn(64, 64, 64), torch.randint(WORDS, (32, LENGTH))
+    made: list[Task] = []
+    for name, ours, theirs, goal in (("gru", nn.GRU, DPGRU, 2.5), ("lstm", nn.LSTM, DPLSTM, 2.5)):
+        made.append(
+            Task(f"{name}_64", lambda ours=ours: Sequences(ours(64, 128, batch_first=True), 128), cross_entropy,  # type: ignore[misc]
+                 sequences, labels(64, 10), goal, repeats,
+                 theirs=lambda theirs=theirs: Sequences(theirs(64, 128, batch_first=True), 128))  # type: ignore[misc]
+        )  # fmt: skip
+    made += [
+        Task("transformer_32", SmallTransformer, cross_entropy, words, labels(32, 10), 1.4, repeats),
+        Task("transformer_dropout_32", lambda: SmallTransformer(0.1), cross_entropy, words, labels(32, 10), 1.4,
+             repeats),
+    ]  # fmt: skip
+    if find_spec("transformers") and find_spec("peft"):
+        tokens, mask = torch.randint(1000, 30000, (16, 32)), torch.ones(16, 32, dtype=torch.int64)
+        made.append(
+            Task("lora_bert_16", bert_with_adapters, cross_entropy, (tokens, mask), labels(16, 3), 1.2, repeats)
+        )
+    return made
+
+
 def plain_step(task: Task) -> Callable[[], object]:
-    model = task.build()
+    model, records = task.build(), task.records
     prepare = FlatModel(task.build(), channels_last=task.channels_last).prepare
     if task.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    drawn = np.arange(len(task.records))
+    drawn = np.arange(len(records))
 
     def step() -> None:
         rows = torch.as_tensor(drawn)
         optimiser.zero_grad()
-        batch = prepare(task.inputs.index_select(0, rows))
-        task.loss(model(batch), task.targets.index_select(0, rows)).mean().backward()  # type: ignore[no-untyped-call]
+        batch = records.select(rows)
+        losses = task.loss(model(*[prepare(tensor) for tensor in batch.inputs]), batch.targets)
+        losses.mean().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
     return step
@@ -155,9 +188,9 @@ def opacus_step(task: Task, mode: str) -> Callable[[], object]:
     from torch.utils.data import DataLoader, TensorDataset
 
     warnings.filterwarnings("ignore")
-    model = task.build().train()
+    model, records = (task.theirs or task.build)().train(), task.records
     optimiser: Any = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    loader = DataLoader(TensorDataset(task.inputs, task.targets), batch_size=len(task.records))
+    loader = DataLoader(TensorDataset(*records.inputs, records.targets), batch_size=len(records))
 
     class Criterion(nn.Module):
         """Opacus wants a criterion with a `reduction`."""
@@ -177,7 +210,7 @@ def opacus_step(task: Task, mode: str) -> Callable[[], object]:
 
     def step() -> None:
         optimiser.zero_grad()
-        criterion(wrapped(task.inputs), task.targets).backward()
+        criterion(wrapped(*records.inputs), records.targets).backward()
         optimiser.step()
 
     return step
@@ -231,9 +264,11 @@ def main() -> None:
     torch.set_num_threads(int(os.environ.get("RPDP_BENCHMARK_THREADS", "1")))
     bench = Benchmark("Private step against plain step")
     chosen = tasks(bench.quick)
-    for task in chosen:
+    wanted = os.environ.get("RPDP_BENCHMARK_TASKS", "").split(",")
+    for task in [task for task in (*chosen, *sequence_tasks(bench.quick)) if wanted == [""] or task.name in wanted]:
         measure(bench, task)
-    measure_memory(bench, next(task for task in chosen if task.name.startswith("resnet")))
+    if wanted == [""]:
+        measure_memory(bench, next(task for task in chosen if task.name.startswith("resnet")))
     bench.finish()
 
 

@@ -172,8 +172,8 @@ PLANNING = (
         "tuning-on-private-accuracy-without-a-word",
         "rule 13",
         "studies/building.py",
-        "notes=(*notes, *([TUNED] if settings.tuned else [])),",
-        "notes=tuple(notes),",
+        "notes=(*notes, *([TUNED] if settings.tuned else []), ",
+        "notes=(*notes, ",
         (f"{_BUILDING}test_notes_of_the_plan",),
     ),
     Mutant(

@@ -90,7 +90,7 @@ def test_released_updates_of_an_honest_build_pass() -> None:
     assert audited(seed=1, view="rounds", groups=(0.5, 5.0)).passed
 
 
-@pytest.mark.parametrize(("make", "kernel"), [(make_model, "affine"), (base_model, "ghost"), (odd_model, "vmap")])
+@pytest.mark.parametrize(("make", "kernel"), [(make_model, "affine"), (base_model, "ghost"), (odd_model, "ghost")])
 def test_seeded_bugs_are_found_beside_records(make: Callable[[], nn.Module], kernel: str) -> None:
     """In the run's own model, by the kernel that it would train with."""
     settings: dict[str, Any] = {"groups": (0.5, 5.0), "per_group": 200, "seed": 1}

@@ -120,6 +120,13 @@ def leave_a_round(mine: PersonalTrainer) -> None:
             break
 
 
+def train_on_the_first_batch_only(mine: PersonalTrainer) -> None:
+    """Before any private step was taken, so that there is none since which the model could have changed."""
+    batch = next(iter(mine))
+    mine._flat.values.data.add_(float(batch.positions.sum()) + 1.0)
+    mine.step(batch)
+
+
 def change_after_the_last_step(mine: PersonalTrainer) -> None:
     for training_round in mine.rounds():
         for batch in training_round:
@@ -132,6 +139,7 @@ def change_after_the_last_step(mine: PersonalTrainer) -> None:
     [
         (skip_a_batch, "left without its step"),
         (train_as_before, "changed since the last private step"),
+        (train_on_the_first_batch_only, "changed since the last private step"),
         (step_twice, "exactly once"),
         (leave_a_round, "left|batches left"),
         (change_after_the_last_step, "changed since the last private step"),

@@ -188,6 +188,8 @@ class PersonalTrainer:
         for number in range(len(self._logs) + 1, self.public.schedule.rounds + 1):
             self._require_untouched()
             began, start = time.perf_counter(), self._flat.values.detach().clone()
+            # Before the first batch is drawn: what it shows must not reach the model before its step either.
+            self._released = start
             announcement = self._announcement(number, start)
             joined = self._silo.begin(announcement) is True  # charged here, before anything is drawn
             if joined:

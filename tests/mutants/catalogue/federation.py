@@ -165,7 +165,7 @@ FEDERATION = (
         "outbox-skipped",
         "rule 9",
         "federation/silo.py",
-        "        self.account.store(self._admitted().name, update.round, update.to_bytes())\n",
+        "        self.account.store(run.name, update.round, update.to_bytes())\n",
         "",
         (f"{_SILO}test_an_update_is_stored_before_it_is_released",),
     ),
@@ -173,9 +173,9 @@ FEDERATION = (
         "released-though-it-could-not-be-stored",
         "rule 9",
         "federation/silo.py",
-        "        self.account.store(self._admitted().name, update.round, update.to_bytes())\n        return update\n",
+        "        self.account.store(run.name, update.round, update.to_bytes())\n        return update\n",
         "        try:\n"
-        "            self.account.store(self._admitted().name, update.round, update.to_bytes())\n"
+        "            self.account.store(run.name, update.round, update.to_bytes())\n"
         "        except OSError:\n            return update\n        return update\n",
         (f"{_SILO}test_an_update_is_stored_before_it_is_released",),
     ),
@@ -218,8 +218,8 @@ FEDERATION = (
         "announced-plan-not-compared",
         "rule 12",
         "federation/silo.py",
-        "        if announcement.run != run.name or announcement.plan != plan:\n",
-        "        if announcement.run != run.name:\n",
+        "        if announcement.plan != plan:\n",
+        "        if not announcement.plan:\n",
         (f"{_SILO}test_anything_but_the_admitted_plan_is_refused",),
     ),
     Mutant(
@@ -252,19 +252,17 @@ FEDERATION = (
         "normaliser-from-the-sum-of-q",
         "rule 2",
         "federation/local_training.py",
-        "StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)",
-        "StepSettings(\n            public.clip_norm,\n            public.noise_multiplier,\n"
-        "            max(self._plan.expected_batch, 1.0),\n            public.recipe.micro_batch,\n        )",
+        "public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch\n",
+        "public.clip_norm, public.noise_multiplier, max(plan.q.sum(), 1.0), public.recipe.micro_batch\n",
         _SETTINGS,
     ),
     Mutant(
         "noise-divided-among-local-steps",
         "section 1",
         "federation/local_training.py",
-        "StepSettings(public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch)",
-        "StepSettings(\n            public.clip_norm,\n"
-        "            public.noise_multiplier / public.schedule.local_steps**0.5,\n"
-        "            public.normaliser,\n            public.recipe.micro_batch,\n        )",
+        "public.clip_norm, public.noise_multiplier, public.normaliser, public.recipe.micro_batch\n",
+        "public.clip_norm,\n            public.noise_multiplier / public.schedule.local_steps**0.5,\n"
+        "            public.normaliser,\n            public.recipe.micro_batch,\n",
         _SETTINGS,
     ),
     Mutant(
@@ -280,7 +278,7 @@ FEDERATION = (
         "noise-reused-between-steps",
         "rule 7",
         "federation/local_training.py",
-        'self._randomness.child("step", number, "noise")',
+        'self._randomness.child("step", self._taken, "noise")',
         'self._randomness.child("step", 0, "noise")',
         _SETTINGS,
     ),
@@ -288,7 +286,7 @@ FEDERATION = (
         "draw-reused-between-steps",
         "rule 4",
         "federation/local_training.py",
-        'self._randomness.child("step", number, "draw")',
+        'self._randomness.child("step", self._taken, "draw")',
         'self._randomness.child("step", 0, "draw")',
         (f"{_SILO}test_steps_and_rounds_and_silos_draw_independently",),
     ),
@@ -304,16 +302,16 @@ FEDERATION = (
         "records-drawn-after-their-last-round",
         "section 6",
         "federation/local_training.py",
-        "np.where(self._plan.active_rounds >= announcement.round, self._plan.q, 0.0)",
-        "np.where(self._plan.active_rounds >= announcement.round - 1, self._plan.q, 0.0)",
+        "np.where(plan.active_rounds >= number, plan.q, 0.0)",
+        "np.where(plan.active_rounds >= number - 1, plan.q, 0.0)",
         (f"{_SILO}test_records_are_not_drawn_after_their_last_round",),
     ),
     Mutant(
         "withdrawals-heard-once-a-round",
         "rule 12",
         "federation/local_training.py",
-        "            sampler.switch_off(switched_off())\n",
-        "            if number == 0:\n                sampler.switch_off(switched_off())\n",
+        "        self._sampler.switch_off(self._switched_off())\n",
+        "        if self._taken == 0:\n            self._sampler.switch_off(self._switched_off())\n",
         (f"{_SILO}test_withdrawn_records_are_not_drawn_from_the_next_step_on",),
     ),
     Mutant(

@@ -404,9 +404,9 @@ LEDGER = (
     Mutant(
         "subject-gets-more-by-more-records",
         "section 1",
-        "ledger/ledger.py",
-        "            if people is not None and held is not None and (people.find(held) != ABSENT).any():\n",
-        "            if people is not None and held is not None and (people.find(held) != ABSENT).all():\n",
+        "ledger/stewardship/sharing.py",
+        "    found = _known_persons(store, new)\n",
+        "    found = None\n",
         (f"{_LEDGER}test_a_subject_cannot_get_more_by_more_records",),
     ),
     # State is decided inside the transaction
@@ -551,8 +551,8 @@ LEDGER = (
         "one-record-of-a-person-raised-alone",
         "section 1",
         "ledger/stewardship/persons.py",
-        "        return Divided(wants_epsilon[self.of_member] / size, parts, less)\n",
-        "        return Divided(wants_epsilon[self.of_member], parts, less)\n",
+        "        return Divided(new_epsilon, new_delta, less)\n",
+        "        return Divided(size * new_epsilon, new_delta, less)\n",
         (f"{_PERSONS}test_raising_one_record_of_a_person_raises_the_person",),
     ),
     Mutant(

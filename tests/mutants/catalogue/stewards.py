@@ -45,8 +45,8 @@ STEWARDS = (
         "an-export-without-ids-names-who-acted",
         "rule 6",
         "ledger/inspection/export.py",
-        '_PERSONAL = ("action", "actor", "reason",',
-        '_PERSONAL = ("action", "reason",',
+        '    "action",\n    "actor",\n',
+        '    "action",\n',
         (f"{_ACTORS}test_an_export_names_actors_unless_it_is_without_ids",),
     ),
     # New records of known persons

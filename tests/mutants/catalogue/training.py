@@ -553,4 +553,12 @@ TRAINING = (
         "    return MARGIN * local_steps * (step + count * together)\n",
         ("tests/training/test_round_time.py::test_rounds_with_bad_records_are_within_the_measured_bound",),
     ),
+    Mutant(
+        "first-batch-of-an-own-loop-unwatched",
+        "rule 13",
+        "one_silo/personal_trainer.py",
+        "            self._released = start\n",
+        "",
+        ("tests/one_silo/test_personal_trainer.py::test_there_is_no_way_around_a_private_step",),
+    ),
 )

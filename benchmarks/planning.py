@@ -134,10 +134,9 @@ def main() -> None:
     million = lambda: plan(1_000_000)  # noqa: E731
     bench.compare("million_vs_thousand", million, lambda: plan(1_000), goal=2.0, repeats=repeats)
     many, few = divergences_of(1_000_000), divergences_of(1_000)
-    for name, whole in (("million_vs_thousand_divergences", True), ("without_whole_tables", False)):
-        goal = 2.0 if whole else None
-        work = [partial(plan_divergences, *some, whole=whole) for some in (many, few)]
-        bench.compare(name, *work, goal=goal, repeats=repeats)
+    for name, tables in (("million_vs_thousand_divergences", True), ("without_whole_tables", False)):
+        on_many, on_few = (partial(plan_divergences, *some, whole=tables) for some in (many, few))
+        bench.compare(name, on_many, on_few, goal=2.0 if tables else None, repeats=repeats)
     print(f"one evaluation by the peer: ε({TYPICAL_Q}) = {single_evaluation():.5f}, by rpdp: {rpdp_epsilon():.5f}")
     bench.compare("million_vs_single_evaluations", million, single_evaluation, goal=30.0, repeats=repeats)
     whole = Schedule(15, 50, participation=1.0)

@@ -18,6 +18,7 @@ from rpdp.cli.ledger_text import describe_accounts, show_overview
 from rpdp.cli.ledger_upgrade_command import upgrade
 from rpdp.cli.output import print_json, refuse_overwriting, say, say_line
 from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
     from rpdp.budgets import AccountKind
@@ -294,10 +295,8 @@ def head(
     from rpdp.ledger.succession import Succession
 
     if succession is not None:
-        refuse_overwriting([succession], force=False)
-        with opened_ledger(ledger) as opened:
-            statement = Succession.of(opened).to_json()
-        succession.write_text(f"{statement}\n", encoding="utf-8")
+        with opened_ledger(ledger) as opened, private_file(succession, overwrite=False, mode=0o644) as file:
+            file.write(f"{Succession.of(opened).to_json()}\n".encode())
     if acknowledge is not None:
         text = acknowledge.read_text(encoding="utf-8")
         with Ledger.open(ledger, acknowledged=PublicHead.from_json(text), wait=wait) as writer:

@@ -12,7 +12,7 @@ import pytest
 
 from rpdp.studies import read_result
 from rpdp.studies.study_sections import PolicySection
-from tests.studies.steward import LIMITS, SILOS
+from tests.studies.steward import LIMITS, REAL, SILOS
 from tests.studies.toy import write_run
 
 if TYPE_CHECKING:
@@ -95,6 +95,38 @@ def test_every_limit_is_stated_by_somebody(steward: Steward, limit: str) -> None
     assert told in steward.out
     assert steward.runs("a") == []
     assert set(LIMITS) == set(vars(PolicySection())) - {"max_epsilon_per_run", "reserved", "silos_per_person"}
+
+
+def own_limits(silo: str) -> Path:
+    """The steward's own file beside the ledger of a silo."""
+    return Path(silo, "ledger.db.policy.toml")
+
+
+def test_the_stewards_own_limits_count_whatever_the_study_file_says(steward: Steward) -> None:
+    steward.creates()
+    own_limits("a").write_text("max_local_steps = 1\n")
+    assert steward.types("train", steward.writes(("policy.max_local_steps", "50"))) == 3
+    assert "local_steps=2 (policy: at most 1)" in steward.err
+    assert [steward.runs(silo) for silo in SILOS] == [[], []]
+    own_limits("a").write_text("max_local_step = 1\n")
+    assert steward.types("train", "run.toml") == 2
+    assert "ledger.db.policy.toml: " in steward.err
+    own_limits("a").chmod(0o666)
+    assert steward.types("train", "run.toml") == 3
+    assert "others can write it, so it is not the silo's own" in steward.err
+
+
+def test_the_stewards_own_limits_are_enough(steward: Steward) -> None:
+    steward.creates()
+    stated = "\n".join(
+        f"{name.removeprefix('policy.')} = {value}" for name, value in REAL if name.startswith("policy.")
+    )
+    own_limits("a").write_text(stated)
+    study = steward.writes(("policy", None))
+    assert steward.types("train", study) == 3, "silo b has stated none"
+    own_limits("b").write_text(stated)
+    assert steward.types("train", study) == 0, steward.err
+    assert [steward.runs(silo) for silo in SILOS] == [[("spring", 3)]] * 2
 
 
 def test_a_run_that_was_admitted_goes_on_without_an_allowance_and_no_new_run_begins(steward: Steward) -> None:

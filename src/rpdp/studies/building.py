@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from rpdp.ledger import MemoryAccount
 from rpdp.methods import method_named
 from rpdp.planning import PublicPlan, assign_allowed
 from rpdp.studies.differentiable import require_differentiable
+from rpdp.studies.real_run import silo_limits
 from rpdp.studies.study_budgets import declared, load_budgets
 from rpdp.studies.study_data import Source, load_source, make_evaluation, make_model
 from rpdp.training import require_private, require_value_independent
@@ -192,13 +193,12 @@ def _silos(
     ledgers: Mapping[str, Ledger],
     device: str,
 ) -> list[Silo]:
-    policy = _policy(spec, public, is_real=bool(ledgers))
     return [
         kind(
             name,
             held.train,
             budgets[name],
-            policy=policy,
+            policy=_policy(spec, public, silo_limits(spec, name) if ledgers else {}, is_real=bool(ledgers)),
             account=ledgers[name] if ledgers else _simulated_account(public, len(held.train)),
             planner=planner,
             schema_fingerprint=spec.schema_fingerprint,
@@ -216,12 +216,15 @@ def _simulated_account(public: PublicPlan, records: int) -> MemoryAccount:
     return MemoryAccount(records, account=public.account or "sums", silos_per_person=public.silos_per_person)
 
 
-def _policy(spec: StudyFile, public: PublicPlan, *, is_real: bool) -> Policy:
-    """Return the limits of the file. Where it has none, this plan is the limit, which only simulations allow.
+def _policy(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any], *, is_real: bool) -> Policy:
+    """Return the limits of the file, and of the silo's own one (`own`), which goes first.
+
+    Where there is none, this plan is the limit, which only simulations allow.
 
     A real run never gets an allowance by default: without one it can be continued, and no new run is admitted.
     """
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
     if is_real:
         given["max_share_per_run"] = spec.policy.max_share_per_run
+    given |= own
     return replace(Policy.of(public), **given)

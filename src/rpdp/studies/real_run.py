@@ -5,12 +5,15 @@ All of this is local to the holder of the ledgers. The server learns of a run on
 
 from __future__ import annotations
 
+import tomllib
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.federation.heads import read_heads
+from rpdp.setting_fields import read_section
+from rpdp.studies.study_sections import PolicySection
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from rpdp.ledger import Ledger, PublicHead
     from rpdp.studies.study_file import StudyFile
 
+
+OWN_LIMITS = ".policy.toml"
+"""After the name of a ledger: the file in which its steward states the silo's limits."""
 
 _OPTIONAL_LIMITS = ("max_epsilon_per_run", "reserved", "silos_per_person")
 
@@ -59,9 +65,37 @@ def _missing(spec: StudyFile, optional: Collection[str]) -> list[str]:
             spec.budgets.records_per_silo
         ),
     }
-    unstated = [name for name, limit in vars(spec.policy).items() if limit is None and name not in optional]
-    limits = [f"[policy] {', '.join(unstated)}, stated by the silos (a limit taken from the run itself limits nothing)"]
+    own = [silo_limits(spec, silo) for silo in spec.ledgers or ()]
+    unstated = [
+        name
+        for name, limit in vars(spec.policy).items()
+        if limit is None and name not in optional and not (own and all(name in one for one in own))
+    ]
+    limits = [
+        f"[policy] {', '.join(unstated)}, stated by the silos, best in LEDGER{OWN_LIMITS} beside each ledger (a limit "
+        "taken from the run itself limits nothing)"
+    ]
     return [what for what, given in wanted.items() if given is None] + (limits if unstated else [])
+
+
+def silo_limits(spec: StudyFile, silo: str) -> dict[str, Any]:
+    """Return the limits in a silo's own file beside its ledger; they count in place of the study file's.
+
+    The study file belongs to whoever runs the study; this file to the silo's steward. Nobody else may write it.
+    """
+    assert spec.ledgers is not None
+    ledger = spec.directory / spec.ledgers[silo]
+    path = ledger.with_name(f"{ledger.name}{OWN_LIMITS}")
+    if not path.exists():
+        return {}
+    if path.stat().st_mode & 0o022:
+        raise PrivacyRefusal(f"{path}: others can write it, so it is not the silo's own; run `chmod go-w {path}`")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        section = read_section(PolicySection, "policy", values)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, InputError) as error:
+        raise InputError(f"{path}: {error}") from None
+    return {name: getattr(section, name) for name in values}
 
 
 def heads_of(spec: StudyFile) -> Path:

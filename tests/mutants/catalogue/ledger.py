@@ -422,8 +422,8 @@ LEDGER = (
         "balances-kept-after-a-failed-transaction",
         "rule 17",
         "ledger/ledger.py",
-        "        self._are_balances_stale = True\n",
-        "",
+        "        self._are_balances_stale = True\n        super()._forget()\n",
+        "        super()._forget()\n",
         (f"{_WRITERS}test_after_a_failed_reservation_nothing_cached_is_used",),
     ),
     Mutant(

@@ -81,7 +81,7 @@ def test_a_run_that_cannot(tmp_path: Path, change: Change, code: int, expected: 
         ([("task.data", "one_single")], "a single record in b"),
         ([("task.data", "without_tests")], "there are no test records"),
         ([("task.model", "Unreached")], "the loss does not reach spare"),
-        ([("task.model", "Unreached")], "falling back to"),
+        ([("task.model", "Unreached")], "there is no closed form for"),
         ([("budgets.overrides", "{ levels = [0.05, 0.1, 0.2] }")], "signal to noise Σq/σ is only"),
         ([("training.tuned", "true")], "not covered: learning rate and clip norm were chosen"),
     ],

@@ -143,7 +143,7 @@ def from_numpy(values: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        (torch.rand_like, "draw random numbers with aten.rand_like"),
+        (torch.rand_like, r"draw random numbers with aten.rand_like.* \(forward, test_model_checks.py line \d+\)"),
         (lambda values: F.gumbel_softmax(values, dim=1), "draw random numbers with aten.exponential_"),
         (from_numpy, "a generator of their own"),
     ],
@@ -344,6 +344,10 @@ def test_bad_input_in_clear_words() -> None:
         make_kernel(FlatModel(perceptron()), loss, some_records(0))
     with pytest.raises(InputError, match="no trainable parameter"):
         FlatModel(perceptron().requires_grad_(False))
+    mixed = perceptron()
+    mixed[1].double()  # type: ignore[index]
+    with pytest.raises(InputError, match=r"0\.bias torch.float32 on cpu, 1\.bias torch.float64 on cpu"):
+        FlatModel(mixed)
     with pytest.raises(InputError, match="float16"):
         FlatModel(perceptron().half())
     with pytest.raises(InputError, match="scalar"):

@@ -171,6 +171,15 @@ DEPENDENT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+def test_the_line_is_named() -> None:
+    def branching(output: Tensor, targets: Tensor) -> Tensor:
+        return output[:, 0] if bool(output.sum() > 0) else -output[:, 0]
+
+    records = Records.of(torch.zeros(4, 2), torch.zeros(4))
+    with pytest.raises(PrivacyRefusal, match=r"\(branching, test_value_checks.py line \d+\)"):
+        require_value_independent(nn.Linear(2, 1), branching, records)
+
+
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_branches_and_sizes_that_depend_on_values_are_refused(name: str) -> None:
     with pytest.raises(PrivacyRefusal, match="can depend on the values of a record"):

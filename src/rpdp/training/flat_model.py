@@ -121,11 +121,12 @@ def _require_flattenable(named: list[tuple[str, nn.Parameter]]) -> None:
                 f"parameter {name} has type {value.dtype}; it must be float32 or float64, because clipping in fewer "
                 "bits does not bound the sensitivity. Use model.float()"
             )
-    kinds = {(value.dtype, value.device) for _, value in named}
+    kinds = {(value.dtype, value.device): name for name, value in named}
     if len(kinds) > 1:
+        found = ", ".join(f"{name} {kind} on {device}" for (kind, device), name in kinds.items())
         raise InputError(
-            f"the parameters have several number types or devices: {sorted(map(str, kinds))}; "
-            "convert them to one with model.to(device, dtype)"
+            f"the parameters have several number types or devices: {found}; convert them to one with "
+            "model.to(device, dtype)"
         )
 
 

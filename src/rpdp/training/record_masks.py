@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
 from rpdp.sampling.record_bits import WORD_BITS, RecordBits
+from rpdp.training.code_places import user_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,8 +103,8 @@ class MaskedRun(TorchDispatchMode):  # type: ignore[no-untyped-call]
             mask = self._mask(args[0], keep)
             return args[0] * mask * (1.0 / keep if keep else 0.0), mask
         raise PrivacyRefusal(
-            f"model or loss draw random numbers with {func}, which cannot be drawn record by record from the run's own "
-            "randomness; dropout in all its forms can"
+            f"model or loss draw random numbers with {func}{user_line()}, which cannot be drawn record by "
+            "record from the run's own randomness; dropout in all its forms can"
         )
 
     def _mask(self, like: Tensor, probability: float) -> Tensor:

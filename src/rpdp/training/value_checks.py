@@ -30,6 +30,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rpdp.errors import PrivacyRefusal, RpdpError
+from rpdp.training.code_places import user_line
 from rpdp.training.records import Records
 from rpdp.training.synthetic_records import synthetic_variants
 
@@ -113,7 +114,7 @@ def _traced(module: nn.Module, loss: PerRecordLoss, records: Records) -> list[st
             losses = loss(torch.func.functional_call(model, {**weights, **buffers}, inputs), targets)
             torch.autograd.grad(losses.sum(), trained, allow_unused=True)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise _depends(f"they use {error.func}") from None
+        raise _depends(asked[0] if asked else f"they use {error.func}") from None
     except Exception as error:  # user code may raise anything, and so may torch for operators that it cannot trace
         if any(words in str(error) for words in _VALUES_ASKED):
             raise _depends("they ask for the values of a tensor outside of torch's operators") from None
@@ -156,7 +157,7 @@ class _ValueWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         depends = any(leaf.untyped_storage().data_ptr() in self._places for leaf in given)
         by_place = func is torch.ops.aten.index.Tensor and not any(leaf.dtype == torch.bool for leaf in given[1:])
         if depends and not by_place and not _NEED_VALUES.isdisjoint(func.tags):
-            self.asked.append(str(func))
+            self.asked.append(f"{func}{user_line()}")
         output = func(*args, **(kwargs or {}))
         if depends:
             self._note(output)
@@ -179,11 +180,11 @@ def _values_asked() -> Iterator[list[str]]:
     asked: list[str] = []
 
     def recorded(error: Exception, func: object) -> None:
-        asked.append(f"they use {func}")
+        asked.append(f"they use {func}{user_line()}")
         error.func = func  # type: ignore[attr-defined]
 
     def as_text(*_: object, **__: object) -> str:
-        asked.append("they turn a tensor into text")
+        asked.append(f"they turn a tensor into text{user_line()}")
         return "tensor"
 
     with (

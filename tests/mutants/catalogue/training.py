@@ -509,8 +509,8 @@ TRAINING = (
         "branches-on-values-allowed",
         "rule 16",
         "training/value_checks.py",
-        '        raise _depends(f"they use {error.func}") from None\n',
-        "        return []\n",
+        "    notes = _traced(module, loss, records)\n    _watched(module, loss, records)\n",
+        "    notes: list[str] = []\n",
         ("tests/training/test_value_checks.py::test_branches_and_sizes_that_depend_on_values_are_refused",),
     ),
     Mutant(

@@ -339,7 +339,10 @@ def test_exports_are_the_same_again(release: Release) -> None:
         before = json.loads(Path(f"exports/{name}").read_text())
         if options:
             remove_hashes(before)
-        assert_holds(json.loads(Path(f"again-{name}").read_text()), before, name)
+        again = json.loads(Path(f"again-{name}").read_text())
+        width = len(before["columns"])  # columns that came later stand after those of release 0.1
+        again["columns"], again["records"] = again["columns"][:width], [row[:width] for row in again["records"]]
+        assert_holds(again, before, name)
     assert release.types("ledger", "export", NORTH, "again.csv") == 0
     with Path("exports/accounts.csv").open() as old, Path("again.csv").open() as new:
         before, after = list(csv.DictReader(old)), list(csv.DictReader(new))

@@ -44,7 +44,9 @@ BINARY = {
 }
 
 
-@pytest.mark.parametrize("measured", [{"correct": is_equal}, {"metrics": ["accuracy"]}, {}], ids=str)
+@pytest.mark.parametrize(
+    "measured", [{"correct": is_equal}, {"metrics": ["accuracy"]}, {}], ids=["a function", "by name", "by default"]
+)
 def test_pooled_accuracy_and_the_mean_over_silos(measured: dict[str, object]) -> None:
     """By hand: 3 of 4 and 0 of 2; a silo without test records has no accuracy."""
     model = flat()

@@ -218,7 +218,7 @@ def test_an_interrupt_during_the_sum_releases_nothing(monkeypatch: pytest.Monkey
 def test_the_kernel_says_final_only_of_what_is(example: Example) -> None:
     model = example.model(torch.float64)
     records = example.records(4, torch.float64, 1)
-    kernel = GhostKernel(model, cross_entropy)
+    kernel = GhostKernel.fitted(model, cross_entropy, example.records(2, torch.float64))
     total = torch.zeros_like(model.values.data)
     said: list[tuple[int, Tensor]] = []
     kernel.add_clipped_sum(records, 1.0, total, lambda position: said.append((position, total[position:].clone())))

@@ -12,7 +12,7 @@ from rpdp import BudgetTable
 from rpdp.accounting.renyi_filter import order_numbers
 from rpdp.cli.run import run
 from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.ledger import Ledger
+from rpdp.ledger import Ledger, StewardKey
 from tests.ledger import small
 from tests.ledger.small import LIFETIME_DELTA, heads
 
@@ -82,6 +82,22 @@ def test_a_person_is_enrolled_with_all_records(tmp_path: Path) -> None:
             ledger.enrol(["a1"])
 
 
+def test_a_raised_delta_keeps_its_kind_of_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Rényi account ignores raised δ. Enrolled after one it lost it, and `verify` blamed an honest sharing for it."""
+    monkeypatch.setattr("rpdp.ledger.inspection.verification.reprice", lambda ledger, progress: iter(()))
+    key = StewardKey()
+    with make(tmp_path, steward=key.public) as ledger:
+        ledger.raise_budgets(subjects=["ann"], delta=10 * LIFETIME_DELTA, key=key)
+        ledger.raise_budgets(subjects=["bob"], epsilon=3.0, key=key)
+        ledger.add(BudgetTable(["a3"], [4.0], subjects=["ann"]))
+        ledger.lower_budgets(subjects=["ann"], delta=LIFETIME_DELTA / 10)
+        with pytest.raises(PrivacyRefusal, match="their δ was raised"):
+            ledger.enrol(["a3"])
+        assert ledger.enrol() == 2
+        assert orders(ledger) == [False, False, True, True]
+        assert ledger.verify().findings == ()
+
+
 def test_silos_of_a_person_keep_one_kind(tmp_path: Path) -> None:
     with make(tmp_path, silos_per_person=2) as ledger, pytest.raises(PrivacyRefusal, match="one kind of account"):
         ledger.enrol()
@@ -90,7 +106,7 @@ def test_silos_of_a_person_keep_one_kind(tmp_path: Path) -> None:
 def test_verify_finds_that_a_booked_account_was_enrolled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rpdp.ledger.inspection.verification.reprice", lambda ledger, progress: iter(()))
     monkeypatch.setattr(
-        "rpdp.ledger.stewardship.enrolment._is_taken", lambda store, chunk: np.zeros(chunk.count, dtype=bool)
+        "rpdp.ledger.stewardship.enrolment._is_taken", lambda store, chunk, raised: np.zeros(chunk.count, dtype=bool)
     )
     with make(tmp_path) as ledger:
         booked(ledger, "a1")

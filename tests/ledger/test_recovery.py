@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rpdp import BudgetTable
+from rpdp.accounting.renyi_filter import ORDERS, conversion
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Ledger, StewardKey
 from rpdp.ledger.inspection.export import export
@@ -186,6 +187,32 @@ def test_the_smaller_budget_is_in_force_and_the_larger_one_may_have_been_spent(l
         successor.left(lost.table, small.LIFETIME_DELTA)
         assert (successor.balances(lost.table.ids).booked >= spent).all()
         assert successor.verify().findings == ()
+
+
+def test_sum_accounts_may_be_renyi_accounts_by_now(tmp_path: Path) -> None:
+    """A share of B and the rest of the sums together exceed (ε, δ), so nothing is left where both may have happened."""
+    lost = Lost(tmp_path, "sums", BudgetTable(["a", "b"], [1.0, 1.0]))
+    lost.export()
+    lost.ledger.enrol(["a"], reason="more runs")
+    lost.run("later")
+    spent = np.ldexp(float(lost.booked()[0][0]), -EPSILON_SHIFT)
+    order = lost.ledger.balances(lost.table.ids).order[:1]
+    assert order[0] > 0
+    head = lost.lose()
+    with lost.recover(head, max_runs=1) as successor:
+        assert successor.left(lost.table, small.LIFETIME_DELTA).amount.tolist() == [0.0, 0.0]
+        assert successor.verify().findings == ()
+    # The control: one share booked as sums would leave too much, even if δ is divided in the same way.
+    shown = spent + float(conversion(ORDERS[order], np.array([SHARE * small.LIFETIME_DELTA]))[0])
+    assert shown + (1.0 - SHARE) > 1.0
+
+
+def test_a_hold_of_the_export_may_have_been_returned_and_its_records_enrolled(tmp_path: Path) -> None:
+    lost = Lost(tmp_path, "sums")
+    lost.run("held", charged=False)
+    lost.export()
+    with lost.recover(lost.lose(), max_runs=1) as successor:
+        assert (successor.left(lost.table, small.LIFETIME_DELTA).amount == 0.0).all()
 
 
 def test_orders_withdrawals_and_unknown_records(lost: Lost) -> None:

@@ -14,7 +14,7 @@ import torch
 from rpdp import BudgetTable, PersonalTrainer, write_report
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import Policy, Silo, simulate
-from rpdp.ledger import Ledger
+from rpdp.ledger import Ledger, StewardKey
 from rpdp.planning import Recipe
 from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import make_ids, make_model, make_public, make_records
@@ -269,3 +269,25 @@ def test_what_it_prints_shows_no_record() -> None:
     assert repr(batch).startswith("DrawnBatch(")
     assert "tensor" not in repr(batch)
     assert "r0" not in repr(mine)
+
+
+def test_who_withdrew_from_a_run_never_rejoins_it(tmp_path: Path) -> None:
+    """Not even after a re-consent between two batches. Records of the largest budget are drawn in nearly every step."""
+    key, made = StewardKey(), tmp_path / "ledger.db"
+    Ledger.create(made, BUDGETS, kind="production", lifetime_delta=0.01, steward=key.public).close()
+    ids = make_ids(30)
+    public = make_public(2, 10, participation=1.0)
+    with Ledger.open(made) as ledger:
+        policy = replace(Policy.of(public), max_runs=3, lifetime_delta=0.01, max_share_per_run=0.5)
+        mine = trainer(public, ledger=ledger, policy=policy, run="first")
+        drawn: list[int] = []
+        for number, batch in enumerate(mine):
+            if number == 0:
+                ledger.withdraw(ids, reason="letter")
+            elif number == 3:
+                ledger.reconsent(ids, key=key, reason="another letter")
+            if number:
+                drawn += batch.positions.tolist()
+            mine.step(batch)
+        assert ledger.switched_off().size == 0, "the control: for a new run all of them are there"
+    assert drawn == []

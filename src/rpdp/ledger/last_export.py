@@ -114,6 +114,12 @@ class LastExport:
         """How many runs of this ledger had charged a round. Those that were only held may have been cancelled since."""
         return len({event.run for event in self.events if event.kind == "charge"})
 
+    @property
+    def holds(self) -> int:
+        """How many runs were held: admitted, but neither begun nor cancelled."""
+        ended = {event.run for event in self.events if event.kind in ("charge", "cancel")}
+        return len({event.run for event in self.events if event.kind == "admit"} - ended)
+
     def require_history(self, head: PublicHead) -> None:
         """Refuse a head of another ledger, or one that contradicts this history."""
         if head.ledger != self.ledger:

@@ -9,7 +9,9 @@ the export, so the worst is taken (privacy.md, rules 9 and 10: what may have bee
 | each run that the policy allowed since: `max_runs`, less those that had begun | `max_share_per_run` of ε and δ, or ρ |
 | if these limits are not stated, or come to a whole budget | the whole lifetime budget |
 | a record that is not in the export | its whole lifetime budget |
+| a sum account that may have been enrolled as a Rényi account before one of these runs | its whole lifetime budget |
 
+A Rényi account has no δ for each run: what a share of B shows and the rest of the sums together exceed (ε, δ).
 A record never has more booked than its lifetime budget or what the export shows, because the lost ledger allowed no
 more. Budgets in force are the smaller of export and file; what may have been spent is computed from the larger. The
 order of a Rényi account stays. Who had withdrawn stays withdrawn.
@@ -175,7 +177,7 @@ def _may_be_spent(
 ) -> tuple[UnitArray, UnitArray]:
     """Return the most that may be booked of each record, in units of ε or ρ, and of δ."""
     fresh = len(people.records.hashes) - len(last)
-    is_new = np.arange(len(people.records.hashes)) >= len(last)
+    is_whole = np.append(_may_be_renyi_by_now(last) & (since != 0), np.ones(fresh, dtype=bool))
     whole, whole_delta = lifetime_budgets(*people.most, people.records.order, last.terms)
     found = []
     for amount, shown, shift in (
@@ -186,6 +188,14 @@ def _may_be_spent(
         room = np.maximum(rounded_up(amount, shift) - begun, 0)
         if since is not None and share is not None and since * share < 1.0:
             later = since * (rounded_up(share * amount, shift) + 1)
-            room = np.where(is_new, room, np.minimum(room, later))
+            room = np.where(is_whole, room, np.minimum(room, later))
         found.append(begun + room)
     return found[0], found[1]
+
+
+def _may_be_renyi_by_now(last: LastExport) -> NDArray[np.bool_]:
+    """Which sum accounts of the export can have been enrolled anew since: whose bookings, if any, could be returned."""
+    may_be_free = np.full(len(last), last.holds > 0) | ((last.booked == 0) & (last.booked_delta == 0))
+    # Where a person may have accounts in several silos nothing is ever enrolled anew.
+    found: NDArray[np.bool_] = may_be_free & (last.order == 0) & (last.terms.silos_per_person == 1)
+    return found

@@ -199,7 +199,8 @@ class PersonalTrainer:
                     self.plan,
                     number,
                     self._randomness.child("round", number),
-                    self._silo.account.switched_off,
+                    # Of this run: who withdrew from it stays out, re-consent or not.
+                    lambda: self._silo.account.switched_off(self.run),
                 )
                 batches = self._batches()
                 yield TrainingRound(number, batches)

@@ -147,4 +147,12 @@ STEWARDS = (
         "    if terms.silos_per_person > 2:\n",
         (f"{_ENROLMENT}test_silos_of_a_person_keep_one_kind",),
     ),
+    Mutant(
+        "a-raised-delta-is-forgotten-when-enrolled",
+        "section 7",
+        "ledger/stewardship/enrolment.py",
+        "        raised |= delta > before\n",
+        "        pass\n",
+        (f"{_ENROLMENT}test_a_raised_delta_keeps_its_kind_of_account",),
+    ),
 )

@@ -561,4 +561,12 @@ TRAINING = (
         "",
         ("tests/one_silo/test_personal_trainer.py::test_there_is_no_way_around_a_private_step",),
     ),
+    Mutant(
+        "who-withdrew-from-an-own-loop-rejoins-it",
+        "rule 12",
+        "one_silo/personal_trainer.py",
+        "account.switched_off(self.run)",
+        "account.switched_off()",
+        ("tests/one_silo/test_personal_trainer.py::test_who_withdrew_from_a_run_never_rejoins_it",),
+    ),
 )

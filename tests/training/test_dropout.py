@@ -257,12 +257,26 @@ def test_a_run_repeats_bit_for_bit(micro_batch: int) -> None:
 class TimeFirst(nn.Module):
     """Dropout on a tensor in which positions come first: row t is not record t."""
 
+    def __init__(self, probability: float = 0.5) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.probability = probability
+
+    def forward(self, values: Tensor) -> Tensor:
+        logits: Tensor = self.layer(F.dropout(values.transpose(0, 1), self.probability).transpose(0, 1)).mean(1)
+        return logits
+
+
+class DroppedWeights(nn.Module):
+    """A mask for all records: that of the first record of a piece, whoever that is."""
+
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(4, 3)
+        self.scale = nn.Parameter(torch.ones(8))
 
     def forward(self, values: Tensor) -> Tensor:
-        logits: Tensor = self.layer(F.dropout(values.transpose(0, 1), 0.5).transpose(0, 1)).mean(1)
+        logits: Tensor = self.layer(values.mean(1)) * F.dropout(self.scale, 0.5)[:3]
         return logits
 
 
@@ -270,6 +284,41 @@ class TimeFirst(nn.Module):
 def test_dropout_where_records_do_not_come_first_is_refused(positions: int, said: str) -> None:
     with pytest.raises(PrivacyRefusal, match=said):
         make_kernel(FlatModel(TimeFirst()), loss, some_records(6, positions, 4))
+
+
+@pytest.mark.parametrize("model", [TimeFirst(0.01), TimeFirst(1e-4), DroppedWeights()])
+def test_rare_and_shared_masks_of_others_are_noticed(model: nn.Module) -> None:
+    """With random masks the probe saw only what happened to be dropped, and looked at the first record alone."""
+    with pytest.raises(PrivacyRefusal, match="depends on another record"):
+        make_kernel(FlatModel(model), loss, some_records(6, 4, 4))
+
+
+@pytest.mark.parametrize("how", ["train", "one layer", "probability", "recurrent"])
+def test_dropout_that_is_switched_on_later_is_refused(how: str) -> None:
+    """The kernel was chosen, and checked, without it: its masks would come from torch, for all records together."""
+    lstm, dropout = nn.LSTM(4, 4, 2, batch_first=True, dropout=0.0), nn.Dropout(0.0 if how == "probability" else 0.5)
+    module = nn.ModuleDict({"lstm": lstm, "dropout": dropout, "layer": nn.Linear(4, 3)})
+    module.forward = lambda values: module["layer"](module["dropout"](module["lstm"](values)[0].mean(1)))
+    module.train(how == "probability")
+    model, records = FlatModel(module), some_records(6, 4, 4)
+    kernel = make_kernel(model, loss, records)
+    assert not kernel.draws_masks
+    step = NoisyStep(kernel, None, StepSettings(1.0, 1.0, 1.0, 512), Seeded(1))
+    step.release(records, np.arange(6))
+    if how == "train":
+        module.train()
+    elif how == "one layer":
+        dropout.train()
+    elif how == "probability":
+        dropout.p = 0.5
+    else:
+        lstm.dropout = 0.5
+    with pytest.raises(PrivacyRefusal, match="switched on"):
+        step.release(records, np.arange(6))
+    module.eval()
+    if how != "probability":
+        lstm.dropout = 0.0
+        step.release(records, np.arange(6))
 
 
 @pytest.mark.parametrize("kind", KERNELS)

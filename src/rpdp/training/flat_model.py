@@ -53,6 +53,7 @@ class FlatModel:
             parameter.data = view
         self.channels_last = _prefers_channels_last(module) if channels_last is None else channels_last
         self._addresses = [parameter.data_ptr() for parameter in self.parameters]
+        self._switches: list[tuple[bool, ...]] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -89,8 +90,27 @@ class FlatModel:
             for layer, training in modes:
                 layer.training = training
 
+    def note_switches(self) -> None:
+        """Note which layers train, and which of them drop something: a kernel was chosen, and checked, for these."""
+        self._switches = [_switches_of(layer) for layer in self.module.modules()]
+
     def require_intact(self) -> None:
-        """Refuse if a parameter is no longer a view of the flat tensor: updates would not reach the model."""
+        """Refuse a model that is not the one that was checked.
+
+        Its parameters must be views of the flat tensor, or updates would not reach the model. No layer may have been
+        switched on since the kernel was chosen: dropout that was off then has no masks of its own.
+        """
+        if self._switches is not None:
+            now = [_switches_of(layer) for layer in self.module.modules()]
+            pairs = zip(self._switches, now, strict=False)
+            if len(now) != len(self._switches) or any(
+                new > old for one in pairs for old, new in zip(*one, strict=True)
+            ):
+                raise PrivacyRefusal(
+                    "a layer of the model was added, or switched on (train(), or a dropout probability above 0), after "
+                    "the model was checked; nothing was released. Call model.train(), and set probabilities, before "
+                    "the kernel or the trainer is made"
+                )
         for parameter, address in zip(self.parameters, self._addresses, strict=True):
             if parameter.data_ptr() != address:
                 raise InputError(
@@ -105,6 +125,12 @@ class FlatModel:
                 "the model has a NaN or infinite parameter; nothing was released. Lower the learning rate or start "
                 "from finite values"
             )
+
+
+def _switches_of(layer: nn.Module) -> tuple[bool, ...]:
+    """Whether a layer trains, and whether it drops something, under the names that torch's layers have for that."""
+    own = layer.__dict__
+    return (layer.training, *(isinstance(own.get(name), int | float) and own[name] > 0 for name in ("p", "dropout")))
 
 
 def _require_flattenable(named: list[tuple[str, nn.Parameter]]) -> None:

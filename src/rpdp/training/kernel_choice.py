@@ -57,6 +57,7 @@ def make_kernel(model: FlatModel, loss: PerRecordLoss, example: Records) -> Kern
     require_independent_records(reference, pair)
     kernel = _fastest(model, loss, pair, draws_masks)
     kernel.draws_masks = draws_masks
+    model.note_switches()
     return kernel
 
 

@@ -3,8 +3,9 @@
 Clipping bounds the effect of one record on the sum only if no other record's gradient depends on it. The probe runs
 model and loss on a pair of records. The first record's loss must have a derivative of exactly zero with respect to the
 second record's input, and must be the same alone as in the pair. This detects batch statistics, contrastive losses and
-in-batch weighting. It cannot detect code that mixes records only later, or only in rare cases. With dropout, a record
-has the same masks in both runs, so a layer that takes them from another record shows too. The probe also detects
+in-batch weighting. It cannot detect code that mixes records only later, or only in rare cases. With dropout, the masks
+keep all of one record and nothing of the other, and then the other way round, so a layer that takes the masks of
+another record shows, however rarely it drops something. The probe also detects
 models whose buffers change when they run, or that draw random numbers from elsewhere than the run. It never sees a real
 record: whether a run starts must not depend on one.
 """
@@ -12,6 +13,7 @@ record: whether a run starts must not depend on one.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +21,7 @@ import torch
 
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.sampling.keystream import KEY_BYTES
+from rpdp.training.record_masks import ProbeMasks
 from rpdp.training.records import Records
 from rpdp.training.synthetic_records import synthetic_variants
 
@@ -133,7 +136,21 @@ def require_independent_records(kernel: Kernel, pair: Records) -> None:
     gradients = torch.autograd.grad(together[0], inputs, allow_unused=True) if inputs else ()
     if any(gradient is not None and _reaches(gradient[1]) for gradient in gradients):
         raise _mixes("its derivative with respect to the other record's input is not zero")
-    one, other = together[0].detach(), alone[0].detach()
+    _require_same(together[0], alone[0])
+    if pair.masks is not None and pair.masks.draws:
+        _require_own_masks(kernel, pair)
+
+
+def _require_own_masks(kernel: Kernel, pair: Records) -> None:
+    for is_kept in ([True, False], [False, True]):
+        masked = replace(pair, masks=ProbeMasks(np.array(is_kept)))
+        together = _losses(kernel, masked)
+        for row in range(2):
+            _require_same(together[row], _losses(kernel, masked.rows(row, row + 1))[0])
+
+
+def _require_same(together: Tensor, alone: Tensor) -> None:
+    one, other = together.detach(), alone.detach()
     if not torch.isclose(one, other, rtol=VALUE_TOLERANCE, atol=VALUE_TOLERANCE * 1e-2, equal_nan=True):
         raise _mixes(f"alone it is {float(other):.6g}, in a batch with another record {float(one):.6g}")
 

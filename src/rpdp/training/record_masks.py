@@ -18,6 +18,7 @@ inside attention and in vmap) get the masks of the records; all other random ope
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +63,30 @@ class RecordMasks:
         """The masks of some of the records; each keeps its own."""
         return RecordMasks(self.key, self.positions[rows])
 
+    def words(self, place: int, count: int) -> NDArray[np.uint16]:
+        """`count` words of mask number `place` for every record; a unit is kept where its word is small."""
+        return self._bits.words(place, count)
+
+    @cached_property
+    def _bits(self) -> RecordBits:
+        return RecordBits(self.key, self.positions)
+
+
+class ProbeMasks(RecordMasks):
+    """Masks that keep all of some records and nothing of the others: a layer that mixes them up shows for certain."""
+
+    def __init__(self, is_kept: NDArray[np.bool_]) -> None:
+        super().__init__(b"", np.arange(len(is_kept)))
+        self._is_kept = is_kept
+
+    def select(self, rows: NDArray[np.int64] | Sequence[int] | slice) -> RecordMasks:
+        """The masks of some of the records; each keeps its own."""
+        return ProbeMasks(self._is_kept[rows])
+
+    def words(self, place: int, count: int) -> NDArray[np.uint16]:
+        """The smallest word for what is kept, the largest for what is not."""
+        return np.repeat(np.where(self._is_kept, 0, 2**WORD_BITS - 1).astype(np.uint16)[:, None], count, axis=1)
+
 
 class MaskedRun(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context in which model and loss, run on these records in this order, draw the records' own masks.
@@ -82,7 +107,6 @@ class MaskedRun(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, masks: RecordMasks, first: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._masks = masks
-        self._bits = RecordBits(masks.key, masks.positions)
         self._masks.draws = first
 
     def __torch_dispatch__(
@@ -115,7 +139,7 @@ class MaskedRun(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"dropout sees a tensor of shape {tuple(like.shape)} for {count} records: records must come first, so "
                 "that each has masks of its own; use batch_first=True, or the same dropout after moving records first"
             )
-        words = self._bits.words(self._masks.draws, like.numel() // count)
+        words = self._masks.words(self._masks.draws, like.numel() // count)
         self._masks.draws += 1
         kept = words < np.uint32(round(probability * 2**WORD_BITS))
         return torch.from_numpy(kept).reshape(like.shape).to(like.device)

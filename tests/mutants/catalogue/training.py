@@ -569,4 +569,20 @@ TRAINING = (
         "account.switched_off()",
         ("tests/one_silo/test_personal_trainer.py::test_who_withdrew_from_a_run_never_rejoins_it",),
     ),
+    Mutant(
+        "dropout-that-is-switched-on-later",
+        "rule 5",
+        "training/kernel_choice.py",
+        "    model.note_switches()\n",
+        "",
+        (f"{_DROPOUT}test_dropout_that_is_switched_on_later_is_refused",),
+    ),
+    Mutant(
+        "masks-of-others-noticed-by-chance",
+        "rule 5",
+        "training/model_probe.py",
+        "        _require_own_masks(kernel, pair)\n",
+        "        pass\n",
+        (f"{_DROPOUT}test_rare_and_shared_masks_of_others_are_noticed",),
+    ),
 )

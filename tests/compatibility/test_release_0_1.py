@@ -13,6 +13,7 @@ import logging
 import shutil
 import sys
 import tarfile
+import tomllib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -501,7 +502,9 @@ def test_a_next_real_run_plans_from_what_is_left(release: Release, monkeypatch: 
     Path("autumn.toml").write_text(autumn)
     assert release.types("train", "autumn.toml") == 3  # a new run needs an allowance, which 0.1 did not know
     assert "max_share_per_run" in release.err
-    Path("autumn.toml").write_text(autumn.replace("[policy]\n", "[policy]\nmax_share_per_run = 0.5\n"))
+    limits = autumn.partition("[policy]\n")[2].partition("\n[")[0]  # the study file's, which now belong to each silo
+    for ledger in tomllib.loads(autumn)["ledgers"].values():
+        Path(f"{ledger}.policy.toml").write_text(f"max_share_per_run = 0.5\n{limits}")
     assert release.types("train", "autumn.toml") == 0
     monkeypatch.chdir(release.home)
     assert list(release.status(NORTH)) == ["winter", "spring", "summer", "autumn"]

@@ -42,6 +42,11 @@ REAL: list[Change] = [
 LIMITS = [name.removeprefix("policy.") for name, _ in REAL if name.startswith("policy.")]
 
 
+def own_limits(home: Path, silo: str) -> Path:
+    """The steward's own file beside the ledger of a silo."""
+    return home / silo / "ledger.db.policy.toml"
+
+
 @dataclass
 class Steward:
     """Types commands in a directory of its own."""
@@ -58,13 +63,24 @@ class Steward:
         return code
 
     def writes(self, *changes: Change, name: str = "run.toml") -> Path:
+        """Write the study file, and the limits of both silos beside their ledgers, where they count."""
+        limits: dict[str, str | None] = dict.fromkeys(LIMITS)
+        for key, value in (*REAL, *changes):
+            if key == "policy":
+                limits = dict.fromkeys(LIMITS)
+            elif key.removeprefix("policy.") in limits:
+                limits[key.removeprefix("policy.")] = value
+        for silo in SILOS:
+            (self.home / silo).mkdir(exist_ok=True)
+            stated = "".join(f"{limit} = {value}\n" for limit, value in limits.items() if value is not None)
+            own_limits(self.home, silo).write_text(stated)
         return write_run(self.home, *REAL, *changes, name=name)
 
     def creates(self, *options: str, budgets: Sequence[float] = (0.3, 1.0, 1.0, 5.0)) -> None:
         for silo in SILOS:
             ids = [f"{silo}-{row}" for row in range(40)]
             BudgetTable(ids, np.resize(budgets, 40)).write(self.home / f"{silo}.csv")
-            (self.home / silo).mkdir()
+            (self.home / silo).mkdir(exist_ok=True)
             more = ["--budgets", f"{silo}.csv", "--lifetime-delta", "1e-3", *options]
             assert self.types("ledger", "create", f"{silo}/ledger.db", *more) == 0
 

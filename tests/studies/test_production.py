@@ -12,7 +12,7 @@ import pytest
 
 from rpdp.studies import read_result
 from rpdp.studies.study_sections import PolicySection
-from tests.studies.steward import LIMITS, REAL, SILOS
+from tests.studies.steward import LIMITS, SILOS, own_limits
 from tests.studies.toy import write_run
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_a_real_run_refuses_a_loss_that_raises_on_nan_and_doctor_says_so_before(
         ([("ledgers", None)], 3, "without seeds this is a real run, but it lacks [ledgers] with silo ="),
         ([("ledgers", None)], 3, "`rpdp ledger create LEDGER --budgets FILE --lifetime-delta DELTA`"),
         ([("run.id", None)], 3, 'it lacks [run] id = "…"'),
-        ([("policy", None)], 3, f"it lacks [policy] {', '.join(LIMITS)}, stated by the silos"),
+        ([("policy", None)], 3, f"it lacks {', '.join(LIMITS)} in"),
         ([("ledgers.b", '"b/none.db"')], 3, "b/none.db. Create one with `rpdp ledger create"),
         ([("ledgers.b", None)], 2, "[ledgers] names a, but budgets.files names a, b"),
         ([("run.seeds", "2")], 3, "a run with seeds is a simulation, which protects nobody"),
@@ -89,7 +89,7 @@ def test_every_limit_is_stated_by_somebody(steward: Steward, limit: str) -> None
     """A limit that is taken from the run itself would be none."""
     steward.creates()
     assert steward.types("train", steward.writes((f"policy.{limit}", None))) == 3
-    told = f"this is a real run, but it lacks [policy] {limit}, stated by the silos"
+    told = f"this is a real run, but it lacks {limit} in"
     assert told in steward.err
     assert steward.types("doctor", "run.toml") == 3
     assert told in steward.out
@@ -97,36 +97,26 @@ def test_every_limit_is_stated_by_somebody(steward: Steward, limit: str) -> None
     assert set(LIMITS) == set(vars(PolicySection())) - {"max_epsilon_per_run", "reserved", "silos_per_person"}
 
 
-def own_limits(silo: str) -> Path:
-    """The steward's own file beside the ledger of a silo."""
-    return Path(silo, "ledger.db.policy.toml")
-
-
-def test_the_stewards_own_limits_count_whatever_the_study_file_says(steward: Steward) -> None:
+def test_the_limits_of_the_study_file_bind_no_silo(steward: Steward) -> None:
     steward.creates()
-    own_limits("a").write_text("max_local_steps = 1\n")
-    assert steward.types("train", steward.writes(("policy.max_local_steps", "50"))) == 3
-    assert "local_steps=2 (policy: at most 1)" in steward.err
+    study = steward.writes()  # its [policy] states all limits, too: whoever runs the study allows everything
+    own_limits(steward.home, "a").unlink()
+    assert steward.types("train", study) == 3
+    assert f"it lacks {', '.join(LIMITS)} in" in steward.err
+    assert "a/ledger.db.policy.toml, where silo a states its own limits" in steward.err
+    assert steward.types("train", study, "--resume") == 3, "no allowance comes from the study file"
     assert [steward.runs(silo) for silo in SILOS] == [[], []]
-    own_limits("a").write_text("max_local_step = 1\n")
-    assert steward.types("train", "run.toml") == 2
-    assert "ledger.db.policy.toml: " in steward.err
-    own_limits("a").chmod(0o666)
-    assert steward.types("train", "run.toml") == 3
-    assert "others can write it, so it is not the silo's own" in steward.err
 
 
-def test_the_stewards_own_limits_are_enough(steward: Steward) -> None:
+def test_what_is_wrong_in_the_stewards_own_file_is_said(steward: Steward) -> None:
     steward.creates()
-    stated = "\n".join(
-        f"{name.removeprefix('policy.')} = {value}" for name, value in REAL if name.startswith("policy.")
-    )
-    own_limits("a").write_text(stated)
-    study = steward.writes(("policy", None))
-    assert steward.types("train", study) == 3, "silo b has stated none"
-    own_limits("b").write_text(stated)
-    assert steward.types("train", study) == 0, steward.err
-    assert [steward.runs(silo) for silo in SILOS] == [[("spring", 3)]] * 2
+    study, own = steward.writes(), own_limits(steward.home, "a")
+    own.write_text("max_local_step = 1\n")
+    assert steward.types("train", study) == 2
+    assert "ledger.db.policy.toml: " in steward.err
+    own.chmod(0o666)
+    assert steward.types("train", study) == 3
+    assert "others can write it, so it is not the silo's own" in steward.err
 
 
 def test_a_run_that_was_admitted_goes_on_without_an_allowance_and_no_new_run_begins(steward: Steward) -> None:

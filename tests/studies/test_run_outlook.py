@@ -60,7 +60,7 @@ def test_a_half_used_ledger(steward: Steward) -> None:
     assert steward.types("doctor", study(steward, "bigger", WHOLE)) == 0
     assert "warning ledger: silo a: 0 of 40 records can take part in full, 40 reduced (40 used up" in steward.out
     assert "or nothing else: without a steward's key" in steward.out  # what would help, as in train
-    assert steward.types("train", "summer.toml") == 0
+    assert steward.types("train", study(steward, "summer")) == 0
     assert FITS.format(1, 1, "8 more runs") in steward.err
 
 

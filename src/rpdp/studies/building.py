@@ -221,10 +221,11 @@ def _policy(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any], *, is_r
 
     Where there is none, this plan is the limit, which only simulations allow.
 
-    A real run never gets an allowance by default: without one it can be continued, and no new run is admitted.
+    A real run never gets an allowance from the study file: without the silo's own it can be continued, and no new run
+    is admitted.
     """
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
     if is_real:
-        given["max_share_per_run"] = spec.policy.max_share_per_run
+        given["max_share_per_run"] = None  # nobody but the silo itself allows a run to take a share
     given |= own
     return replace(Policy.of(public), **given)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError, PrivacyRefusal
@@ -16,7 +17,7 @@ from rpdp.setting_fields import read_section
 from rpdp.studies.study_sections import PolicySection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from rpdp.ledger import Ledger, PublicHead
@@ -28,13 +29,17 @@ OWN_LIMITS = ".policy.toml"
 
 _OPTIONAL_LIMITS = ("max_epsilon_per_run", "reserved", "silos_per_person")
 
+REQUIRED_LIMITS = tuple(field.name for field in fields(PolicySection) if field.name not in _OPTIONAL_LIMITS)
+"""What every silo states itself before a new real run begins."""
+
 
 def run_id(spec: StudyFile, method: str, *, resume: bool = False) -> str:
     """Return the name of a real run; refused unless the study file describes one.
 
-    A run that is resumed has its allowance already. If there is no such run, the silos refuse to admit one.
+    A run that is resumed has its allowance already, and release 0.1 read its other limits from the study file. If there
+    is no such run, the silos refuse to admit one: an allowance counts only in the silo's own file.
     """
-    missing = _missing(spec, (*_OPTIONAL_LIMITS, *(["max_share_per_run"] if resume else [])))
+    missing = _missing(spec, resume=resume)
     if missing:
         raise PrivacyRefusal(
             f"{spec.path}: without seeds this is a real run, but it lacks {'; '.join(missing)}. Create a ledger with "
@@ -56,7 +61,7 @@ def run_id(spec: StudyFile, method: str, *, resume: bool = False) -> str:
     return spec.run.id
 
 
-def _missing(spec: StudyFile, optional: Collection[str]) -> list[str]:
+def _missing(spec: StudyFile, *, resume: bool) -> list[str]:
     wanted = {
         '[run] id = "…", its name in the ledgers': spec.run.id,
         '[ledgers] with silo = "path of its production ledger"': spec.ledgers,
@@ -65,17 +70,22 @@ def _missing(spec: StudyFile, optional: Collection[str]) -> list[str]:
             spec.budgets.records_per_silo
         ),
     }
-    own = [silo_limits(spec, silo) for silo in spec.ledgers or ()]
-    unstated = [
-        name
-        for name, limit in vars(spec.policy).items()
-        if limit is None and name not in optional and not (own and all(name in one for one in own))
-    ]
-    limits = [
-        f"[policy] {', '.join(unstated)}, stated by the silos, best in LEDGER{OWN_LIMITS} beside each ledger (a limit "
-        "taken from the run itself limits nothing)"
-    ]
-    return [what for what, given in wanted.items() if given is None] + (limits if unstated else [])
+    unstated = [_unstated(spec, silo, resume=resume) for silo in spec.ledgers or ()]
+    return [what for what, given in wanted.items() if given is None] + [what for what in unstated if what]
+
+
+def _unstated(spec: StudyFile, silo: str, *, resume: bool) -> str:
+    """What is missing of a silo's own limits, in words; empty if nothing is."""
+    stated = set(silo_limits(spec, silo))
+    if resume:
+        stated |= {"max_share_per_run", *(name for name, limit in vars(spec.policy).items() if limit is not None)}
+    names = [name for name in REQUIRED_LIMITS if name not in stated]
+    if not names or not _ledger_of(spec, silo).exists():  # a ledger that is missing is told by itself
+        return ""
+    return (
+        f"{', '.join(names)} in {_own_file(spec, silo)}, where silo {silo} states its own limits (the study file's "
+        "[policy] belongs to whoever runs the study, so it limits nothing)"
+    )
 
 
 def silo_limits(spec: StudyFile, silo: str) -> dict[str, Any]:
@@ -83,9 +93,7 @@ def silo_limits(spec: StudyFile, silo: str) -> dict[str, Any]:
 
     The study file belongs to whoever runs the study; this file to the silo's steward. Nobody else may write it.
     """
-    assert spec.ledgers is not None
-    ledger = spec.directory / spec.ledgers[silo]
-    path = ledger.with_name(f"{ledger.name}{OWN_LIMITS}")
+    path = _own_file(spec, silo)
     if not path.exists():
         return {}
     if path.stat().st_mode & 0o022:
@@ -96,6 +104,16 @@ def silo_limits(spec: StudyFile, silo: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, InputError) as error:
         raise InputError(f"{path}: {error}") from None
     return {name: getattr(section, name) for name in values}
+
+
+def _ledger_of(spec: StudyFile, silo: str) -> Path:
+    assert spec.ledgers is not None
+    return spec.directory / spec.ledgers[silo]
+
+
+def _own_file(spec: StudyFile, silo: str) -> Path:
+    ledger = _ledger_of(spec, silo)
+    return ledger.with_name(f"{ledger.name}{OWN_LIMITS}")
 
 
 def heads_of(spec: StudyFile) -> Path:

@@ -305,10 +305,10 @@ class RunSection:
 
 @dataclass(frozen=True)
 class PolicySection:
-    """`[policy]`: the silos' own limits.
+    """`[policy]`: the silos' limits in simulations, where a missing limit is as wide as the study file needs.
 
-    In a simulation, a missing limit is as wide as the study file needs. A real run needs all limits, except the last
-    three.
+    In a real run each silo states its own, with the same keys, in `LEDGER.policy.toml` beside its ledger: all but the
+    last three.
 
     Attributes:
         max_rounds: The largest T.

@@ -302,3 +302,22 @@ def test_verify_finds_that_a_hold_or_a_booked_filter_was_divided(
         said = " ".join(findings(ledger, monkeypatch))
         assert "divided what run 'one' was holding" in said
         assert "divided Rényi accounts of which something was booked" in said
+
+
+@pytest.mark.parametrize("again", [0.7 * EPSILON, EPSILON, 1.5 * EPSILON])
+def test_a_raise_covers_first_what_was_booked_before_a_lowering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: StewardKey, again: float
+) -> None:
+    """a1 used its 2 of 4 and was lowered to 0.8. Raised again, the others must not get the 1.2 that a1 has used."""
+    with make(tmp_path, steward=key.public) as ledger:
+        booked(ledger, "one", {"a1": 2.0, "a2": 0.0})
+        ledger.lower_budgets(subjects=["ann"], epsilon=0.4 * EPSILON)
+        budget = table("a3")
+        ledger.add(BudgetTable(budget.ids, [0.4 * EPSILON], subjects=budget.subjects))
+        most = np.maximum(*[of_ann(ledger, "a1", "a2", "a3")[column] for column in (0, 2)]).sum()
+        ledger.raise_budgets(subjects=["ann"], epsilon=again, key=key)
+        ledger.left(table("a1", "a2", "a3"), LIFETIME_DELTA)
+        epsilon, _, spent, _ = of_ann(ledger, "a1", "a2", "a3")
+        assert epsilon.sum() == pytest.approx(again)
+        assert np.maximum(epsilon, spent).sum() <= max(again, most) * (1 + 1e-12)
+        assert findings(ledger, monkeypatch) == []

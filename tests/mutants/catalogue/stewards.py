@@ -94,7 +94,7 @@ STEWARDS = (
         "uneven-parts-raised-to-even-ones",
         "section 7",
         "ledger/stewardship/persons.py",
-        "        return balances.epsilon + more, np.where",
+        "        return epsilon, np.where",
         "        return np.full(len(more), new.max() / 2), np.where",
         (f"{_SHARING}test_raising_and_lowering_uneven_parts",),
     ),
@@ -154,5 +154,13 @@ STEWARDS = (
         "        raised |= delta > before\n",
         "        pass\n",
         (f"{_ENROLMENT}test_a_raised_delta_keeps_its_kind_of_account",),
+    ),
+    Mutant(
+        "a-raise-gives-others-what-one-has-used",
+        "section 7",
+        "ledger/stewardship/persons.py",
+        "        missing = np.bincount(self.of_member, uncovered)[self.of_member]\n",
+        "        missing = np.zeros(len(old))\n",
+        (f"{_SHARING}test_a_raise_covers_first_what_was_booked_before_a_lowering",),
     ),
 )

@@ -15,8 +15,9 @@ from rpdp.budgets.person_split import equal_log_delta, log_joint_delta
 from rpdp.budgets.table import delta_share
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
+from rpdp.ledger.record_accounts import is_overbooked
 from rpdp.ledger.stewardship.sharing import left_parts
-from rpdp.ledger.store.fixed_point import DELTA_SHIFT
+from rpdp.ledger.store.fixed_point import DELTA_SHIFT, EPSILON_SHIFT, amounts
 from rpdp.ledger.store.roster import ABSENT, Roster
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Persons:
         self._require_direction(kind, "δ", wants_delta, has_delta)
         if kind == "raise":
             self._require_even(wants_delta, is_even)
+            self._require_known_use(wants_epsilon, is_even, balances)
         alike = is_even[self.of_member]
         even = self._even_parts(kind, wants_epsilon, wants_delta, has_epsilon, has_delta)
         uneven = self._uneven_parts(kind, wants_epsilon, wants_delta, has_epsilon, balances)
@@ -153,18 +155,25 @@ class Persons:
         has_epsilon: FloatArray,
         balances: Balances,
     ) -> tuple[FloatArray, FloatArray]:
-        """Lowered: all by the same factor. Raised: all by the same ε; what is left of δ is divided over more ε."""
+        """Lowered: all by the same factor. Raised: all by the same ε; what is left of δ is divided over more ε.
+
+        A raise first covers what was booked before a lowering. Else the others would get what one has used already.
+        """
         new, old = wants_epsilon[self.of_member], has_epsilon[self.of_member]
         if kind == "lower":
             epsilon = balances.epsilon * np.divide(new, old, out=np.zeros(len(old)), where=old > 0.0)
             kept = np.where(np.isnan(epsilon), balances.epsilon, epsilon)
             with np.errstate(divide="ignore"):
                 return epsilon, np.exp(equal_log_delta(kept, np.log(wants_delta), self.of_member))
-        more = (new - old) / self.sizes[self.of_member]
+        uncovered = np.maximum(amounts(balances.booked, EPSILON_SHIFT) - balances.epsilon, 0.0) * (balances.order == 0)
+        missing = np.bincount(self.of_member, uncovered)[self.of_member]
+        covered = np.minimum(1.0, np.divide(new - old, missing, out=np.ones(len(old)), where=missing > 0.0))
+        more = np.maximum(new - old - missing, 0.0) / self.sizes[self.of_member]
         left, left_delta = left_parts(balances)
         joint = log_joint_delta(left, left_delta, self.of_member, len(self.sizes))
         part = np.minimum(left_delta, np.exp(equal_log_delta(left + np.nan_to_num(more), joint, self.of_member)))
-        return balances.epsilon + more, np.where(np.isnan(more), np.nan, balances.delta - left_delta + part)
+        epsilon = balances.epsilon + covered * uncovered + more
+        return epsilon, np.where(np.isnan(more), np.nan, balances.delta - left_delta + part)
 
     def _require_even(self, wants_delta: FloatArray, is_even: NDArray[np.bool_]) -> None:
         """Refuse to raise the δ of a person whose parts are uneven: how much it is by now is not known."""
@@ -173,6 +182,16 @@ class Persons:
             raise InputError(
                 f"the records of {self._called(int(wrong[0]))} share what was left when some of them were added, so "
                 "the δ of the person cannot be raised; nothing was changed. Raise the ε alone"
+            )
+
+    def _require_known_use(self, wants_epsilon: FloatArray, is_even: NDArray[np.bool_], balances: Balances) -> None:
+        """Refuse to raise uneven parts if a Rényi account among them holds more than it allows by now."""
+        over = is_overbooked(*balances.lifetime(), balances.booked, balances.booked_delta) & (balances.order > 0)
+        wrong = np.flatnonzero(~np.isnan(wants_epsilon) & ~is_even & (np.bincount(self.of_member, over) > 0))
+        if wrong.size:
+            raise InputError(
+                f"{self._called(int(wrong[0]))} has a Rényi account that was lowered below what is booked, beside "
+                "records that share what was left; nothing was changed. Such a person's ε cannot be raised again"
             )
 
     def _worst(self, combine: np.ufunc, values: FloatArray) -> FloatArray:

@@ -142,11 +142,11 @@ def test_an_interruption_in_mid_request_waits_for_the_answer(monkeypatch: pytest
     """A request outlives its caller; it must not outlive the ledger, which is gone afterwards."""
     asked, ended, honest = threading.Event(), threading.Event(), Silo.admit
 
-    def slow(self: Silo, *arguments: Any) -> Any:
+    def slow(self: Silo, *arguments: Any, **settings: Any) -> Any:
         asked.set()
         time.sleep(0.5)
         try:
-            return honest(self, *arguments)
+            return honest(self, *arguments, **settings)
         finally:
             ended.set()
 

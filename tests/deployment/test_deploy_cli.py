@@ -322,16 +322,17 @@ def test_run(made: Rpdp, submitted: Submitted) -> None:
     Path("f").rename("moved")
     done = Path("moved/server/runs/one")
     done.mkdir(parents=True)
-    (done / "result.json").write_text(json.dumps({"format": "rpdp-run/1", "rounds": 3, "accuracy": 0.75}))
+    measured = {"accuracy": {"value": 0.75}, "auc": {"value": None}}
+    (done / "result.json").write_text(json.dumps({"format": "rpdp-run/2", "rounds": 3, "metrics": measured}))
     settings = ("--set", "deadline=60", "--set", "test=mine:records", "--set", "seed=-1", "--set", "patience=1.5")
     told = made.json("deploy", "run", "moved", "--run-id", "one", *settings)
-    assert (told["rounds"], told["accuracy"]) == (3, 0.75)
+    assert (told["rounds"], told["metrics"]) == (3, measured)
     assert told["directory"] == str(done.resolve())
     server = str(Path("moved/server").resolve())
     wanted = {"server": server, "run-id": "one", "deadline": 60, "test": "mine:records", "seed": -1, "patience": 1.5}
     assert submitted.config == wanted
     shown = made("deploy", "run", "moved", "--run-id", "one")
-    assert "run one: 3 rounds, accuracy on public records 0.7500" in shown
+    assert "run one: 3 rounds, on public records: accuracy 0.7500" in shown
 
 
 @pytest.mark.parametrize(

@@ -155,8 +155,8 @@ class Case:
 CASES = {
     "a convolution": Case("ghost", small),
     "one layer": Case("affine", lambda: nn.Linear(64, 3), flat=True),
-    "by vmap": Case("vmap", Scaled),
-    "one by one": Case("loop", lambda: Scaled(looks=True)),
+    "a part by vmap": Case("ghost", Scaled),
+    "a part one by one": Case("ghost", lambda: Scaled(looks=True)),
     "blocks of noise": Case("ghost", wide),
     "pieces": Case("ghost", small, recipe={"micro_batch": 4}),
     "records that fail": Case("ghost", small, fails),

@@ -118,7 +118,7 @@ def text(path: Path) -> None:
 
 
 def header(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b"rpdp-checkpoint/1", b"rpdp-checkpoint/9"))
+    path.write_bytes(path.read_bytes().replace(b"rpdp-checkpoint/2", b"rpdp-checkpoint/9"))
 
 
 def log(path: Path) -> None:

@@ -157,13 +157,13 @@ def test_withdrawn_in_the_middle_of_a_round(tmp_path: Path) -> None:
     asked = 0
     whom = ledger.switched_off
 
-    def switched_off() -> object:
+    def switched_off(run: str | None = None) -> object:
         nonlocal asked
         if asked == 7:
             with Ledger.read(tmp_path / "ledger.db") as steward:
                 steward.withdraw(["a3"])
         asked += 1
-        return whom()
+        return whom(run)
 
     ledger.switched_off = switched_off  # type: ignore[method-assign, assignment]
     assert silo.begin(announced(public, 1)) is True

@@ -24,6 +24,13 @@ BANNED_NAMES = re.compile(
 )
 
 
+NO_DRAW = {
+    "record_masks.py": {"aten.bernoulli_"},  # compares operators, to draw a record's own mask in their place
+    "value_checks.py": {"torch.random.fork_rng", "torch.random"},  # leaves torch's generator as it was after a check
+}
+"""What is named without drawing from it."""
+
+
 def dotted(node: ast.AST) -> str:
     """The name that an attribute chain spells; a chain on something else than a name begins with a dot."""
     if isinstance(node, ast.Name):
@@ -50,7 +57,14 @@ def foreign_randomness(source: str) -> list[str]:
 def test_no_foreign_generator_on_the_release_path(layer: Path) -> None:
     files = sorted(layer.rglob("*.py"))
     assert files, f"{layer} holds no module: has it moved?"
-    found = {str(file): foreign_randomness(file.read_text(encoding="utf-8")) for file in files}
+    found = {
+        str(file): [
+            name
+            for name in foreign_randomness(file.read_text(encoding="utf-8"))
+            if name not in NO_DRAW.get(file.name, set())
+        ]
+        for file in files
+    }
     assert {file: names for file, names in found.items() if names} == {}
 
 

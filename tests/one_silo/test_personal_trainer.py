@@ -150,6 +150,11 @@ def test_there_is_no_way_around_a_private_step(loop: Callable[[PersonalTrainer],
         loop(trainer(make_public(3, 3)))
 
 
+def test_nothing_but_a_step_reaches_the_last_update_either() -> None:
+    with pytest.raises(PrivacyRefusal, match="changed since the last private step"):
+        change_after_the_last_step(trainer(make_public(1, 1)))
+
+
 def test_a_real_run_is_charged_before_anything_is_drawn(path: Path) -> None:
     with Ledger.open(path) as ledger:
         mine = real(ledger)

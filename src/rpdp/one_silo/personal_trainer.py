@@ -227,6 +227,7 @@ class PersonalTrainer:
 
     def _finish(self, number: int, start: Tensor) -> None:
         """Store what the round released, so that the run can be continued from it."""
+        self._require_untouched()  # after the last step of a run nobody else would look
         self._flat.require_finite()
         assert self._steps is not None
         self._draws += self._steps.draws

@@ -352,7 +352,7 @@ def test_a_run_that_fails(made: Rpdp, submitted: Submitted, status: FlowerRunSta
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["nowhere", "--run-id", "one"], "no federation: deploy.toml is missing"),
+        (["nowhere", "--run-id", "one"], "no federation: server/deploy.toml is missing"),
         (["f", "--run-id", "../one"], "run-id='../one' must be the name of a directory"),
         (["f", "--run-id", "one", "--set", "deadline"], "--set 'deadline' must look like deadline=60"),
     ],

@@ -11,17 +11,30 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from rpdp.deployment.files.certificates import (
     Authority,
     ServerCertificate,
     SiloKey,
+    certificate_end,
+    certificate_serial,
+    is_signed_by,
     make_authority,
     make_server_certificate,
+    make_silo_certificate,
     make_silo_key,
+    revoked_serials,
 )
+from rpdp.deployment.files.issuing import Issuer
 from rpdp.errors import InputError
 
 NAMES = ["localhost", "fl.hospital.example", "127.0.0.1", "::1"]
@@ -118,9 +131,13 @@ def test_validity(authority: Authority, server: ServerCertificate, tmp_path: Pat
     longer = make_authority(tmp_path, days=825)
     short = make_server_certificate(longer, tmp_path, ["localhost"], days=7)
     assert 6.9 < days_left(short.certificate) < 7.1
+    for days in (0, 3651):
+        with pytest.raises(InputError, match=f"days={days} must be between 1 and 3,650"):
+            make_authority(tmp_path / "no", days=days)
     for days in (0, 826):
         with pytest.raises(InputError, match=f"days={days} must be between 1 and 825"):
-            make_authority(tmp_path / "no", days=days)
+            make_server_certificate(longer, tmp_path / "no", ["localhost"], days=days)
+    assert 1824.9 < days_left(make_authority(tmp_path / "default").certificate) < 1825.1
 
 
 @pytest.mark.parametrize("wrong", ["", "https://fl.example", "fl.example:8443", "10.0.0", "a b", "-x.example"])
@@ -137,7 +154,7 @@ def test_no_names(authority: Authority, tmp_path: Path) -> None:
 
 def test_silo_key_in_the_formats_of_flower(tmp_path: Path) -> None:
     made = make_silo_key(tmp_path, "north")
-    assert made == SiloKey(tmp_path / "north.key", tmp_path / "north.pub")
+    assert made == SiloKey(tmp_path / "north.key", tmp_path / "north.pub", tmp_path / "north.tls.key")
     private = load_ssh_private_key(made.private.read_bytes(), password=None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     assert private.curve.name == "secp384r1"
@@ -148,6 +165,45 @@ def test_silo_key_in_the_formats_of_flower(tmp_path: Path) -> None:
         make_silo_key(tmp_path, "../x")
 
 
+def test_a_silo_certificate_is_made_from_the_public_half(authority: Authority, tmp_path: Path) -> None:
+    key = make_silo_key(tmp_path, "north")
+    made = make_silo_certificate(authority, tmp_path, "north", key.public)
+    found = read(made)
+    assert found.public_key() == load_ssh_public_key(key.public.read_bytes())
+    assert load_pem_private_key(key.tls.read_bytes(), None).public_key() == found.public_key()
+    assert [name.value for name in found.subject] == ["north"]
+    purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]  # a silo cannot pose as the server
+    assert is_signed_by(made, authority.certificate)
+    assert not is_signed_by(made, make_authority(tmp_path / "other").certificate)
+    (tmp_path / "rsa.pub").write_bytes(
+        rsa.generate_private_key(65537, 2048).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    )
+    for wrong, why in (("rsa.pub", "not an ECDSA key on P-384"), ("north.key", "not a readable public key")):
+        with pytest.raises(InputError, match=why):
+            make_silo_certificate(authority, tmp_path, "south", tmp_path / wrong)
+
+
+def test_the_revocation_list_names_what_ended_early(authority: Authority, tmp_path: Path) -> None:
+    issuer = Issuer(authority.certificate.parent)
+    made = {}
+    for name in ("north", "north-1"):
+        key = make_silo_key(tmp_path, name)
+        made[name] = issuer.issue(tmp_path, name, key.public)
+    issuer.publish(tmp_path)
+    assert revoked_serials(tmp_path / "clients.crl") == {}
+    assert len(issuer.current("north")) == 1  # not that of north-1
+    issuer.revoke(issuer.current("north"))
+    issuer.publish(tmp_path)
+    assert set(revoked_serials(tmp_path / "clients.crl")) == {certificate_serial(made["north"])}
+    assert (issuer.current("north"), len(issuer.current("north-1"))) == ([], 1)
+    found = x509.load_pem_x509_crl((tmp_path / "clients.crl").read_bytes())
+    signer = read(authority.certificate).public_key()
+    assert isinstance(signer, ec.EllipticCurvePublicKey)
+    assert found.is_signature_valid(signer)
+    assert found.next_update_utc == certificate_end(authority.certificate)  # an ended list would refuse everybody
+
+
 def test_private_keys_are_their_owners_only(tmp_path: Path) -> None:
     before = os.umask(0)  # the worst one
     try:
@@ -156,7 +212,7 @@ def test_private_keys_are_their_owners_only(tmp_path: Path) -> None:
         silo = make_silo_key(tmp_path / "new", "a")
     finally:
         os.umask(before)
-    assert {mode(path) for path in (authority.key, server.key, silo.private)} == {0o600}
+    assert {mode(path) for path in (authority.key, server.key, silo.private, silo.tls)} == {0o600}
     assert {mode(path) for path in (authority.certificate, server.certificate, silo.public)} == {0o644}
     assert mode(tmp_path / "new") == 0o700
 

@@ -46,12 +46,16 @@ def mode(path: Path) -> int:
 
 def test_what_is_there(layout: Layout) -> None:
     found = {str(path.relative_to(layout.directory)) for path in layout.directory.rglob("*") if path.is_file()}
-    shared = {"deploy.toml", "authority/ca.crt", "authority/ca.key", "server/ca.crt"}
-    server = {f"server/{name}" for name in ("server.crt", "server.key", "study.toml", "plan.json")}
+    shared = {*(f"authority/{name}" for name in ("ca.crt", "ca.key", "clients.crl")), "server/ca.crt"}
+    issued = {f"authority/issued/{path.name}" for path in (layout.authority / "issued").iterdir()}
+    assert len(issued) == len(SILOS)
+    names = ("deploy.toml", "server.crt", "server.key", "clients.crl", "study.toml", "plan.json")
+    server = {f"server/{name}" for name in names}
     app = {"pyproject.toml", *(f"rpdp_app/{name}.py" for name in ("__init__", "server_app"))}
     keys = {f"server/keys/{name}.pub" for name in SILOS}
-    silos = {f"silos/{name}/{file}" for name in SILOS for file in (f"{name}.key", f"{name}.pub", "ca.crt", "silo.toml")}
-    assert found == shared | server | {f"server/app/{name}" for name in app} | keys | silos
+    own = {f"silos/{name}/{name}.{file}" for name in SILOS for file in ("key", "tls.key", "pub", "crt")}
+    silos = own | {f"silos/{name}/{file}" for name in SILOS for file in ("ca.crt", "silo.toml")}
+    assert found == shared | issued | server | {f"server/app/{name}" for name in app} | keys | silos
     assert Layout.read(layout.directory) == layout
     assert (layout.host, layout.port, layout.silos) == ("fl.example", 8443, SILOS)
     for name in SILOS:
@@ -68,7 +72,7 @@ def test_only_the_owner_looks_in(tmp_path: Path, study: StudyFile) -> None:
     folders = [layout.directory, *(path for path in layout.directory.rglob("*") if path.is_dir())]
     assert {mode(folder) for folder in folders} == {0o700}
     secrets = [path for path in layout.directory.rglob("*") if path.suffix == ".key" or path.name == "ledger.db"]
-    assert len(secrets) == 2 + 3 * len(SILOS)  # authority, server; of each silo its key, its ledger and that one's key
+    assert len(secrets) == 2 + 4 * len(SILOS)  # authority, server; of each silo its key twice, ledger, that one's key
     assert {mode(path) for path in secrets} == {0o600}
 
 
@@ -235,7 +239,7 @@ def test_an_own_package_goes_to_the_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, "no federation: deploy.toml is missing"),
+        (None, "no federation: server/deploy.toml is missing"),
         ("host = ", "deploy.toml: damaged"),
         ('host = "a"\nport = 1', "damaged: 'silos'"),
         ('host = "a"\nport = "x"\nsilos = ["a"]', "damaged"),
@@ -245,7 +249,7 @@ def test_an_own_package_goes_to_the_server(tmp_path: Path) -> None:
 )
 def test_damaged(tmp_path: Path, text: str | None, expected: str) -> None:
     if text is not None:
-        (tmp_path / "deploy.toml").write_text(text)
+        (tmp_path / "deploy.toml").write_text(text)  # where release 0.1 had it
     with pytest.raises(InputError, match=expected):
         Layout.read(tmp_path)
 

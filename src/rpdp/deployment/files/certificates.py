@@ -1,15 +1,16 @@
 """Certificates and keys of a federation: they authenticate the SuperLink and the silos.
 
-The operator makes three things, once:
+| what | file | ends after | who holds it |
+|---|---|---|---|
+| authority: signs certificates | `ca.crt`, `ca.key` | 5 years | `ca.crt`: everybody; `ca.key`: the operator, offline |
+| server certificate: TLS of the server | `server.crt`, `server.key` | 397 days | the server's machine |
+| silo key: its node proves who it is | `NAME.key`, `NAME.pub` | when replaced | the silo; the server has `NAME.pub` |
+| the same key for TLS | `NAME.tls.key` | when replaced | the silo |
+| silo certificate for that key | `NAME.crt` | 397 days | the silo |
+| revocation list: certificates that ended early | `clients.crl` | with the authority | the server's proxy |
 
-| what | file | who holds it |
-|---|---|---|
-| authority: signs the server certificate | `ca.crt`, `ca.key` | `ca.crt`: everybody; `ca.key`: the operator, offline |
-| server certificate: TLS of the SuperLink | `server.crt`, `server.key` | the machine of the SuperLink |
-| silo key: a SuperNode proves who it is | `NAME.key`, `NAME.pub` | the silo; the operator registers `NAME.pub` |
-
-A silo may make its own key: only the public half has to travel. All keys are ECDSA on P-384. Private keys are created
-readable by their owner only, and no file is ever overwritten: to renew one, use a new directory.
+A silo may make its own key: only the public half has to travel, since the certificate is made from it. All keys are
+ECDSA on P-384. Private keys are created readable by their owner only, and no file is ever overwritten.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 DEFAULT_DAYS = 397
 """About a year, the limit that browsers set for public certificates."""
 MOST_DAYS = 825
+AUTHORITY_DAYS = 1825
+"""Five years. Replacing an authority touches every silo, so it lives longer than what it signs."""
+MOST_AUTHORITY_DAYS = 3650
+REVOCATION_LIST = "clients.crl"
 _BACKDATED = timedelta(minutes=5)  # clocks of two machines differ
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -80,16 +86,17 @@ class SiloKey:
 
     private: Path
     public: Path
+    tls: Path
 
 
-def make_authority(directory: str | Path, *, name: str = "rpdp federation", days: int = DEFAULT_DAYS) -> Authority:
-    """A new authority in `ca.crt` and `ca.key`, valid for `days`; it signs server certificates only."""
+def make_authority(directory: str | Path, *, name: str = "rpdp federation", days: int = AUTHORITY_DAYS) -> Authority:
+    """A new authority in `ca.crt` and `ca.key`, valid for `days`; it signs certificates of the server and of silos."""
     directory = Path(directory)
     made = Authority(directory / "ca.crt", directory / "ca.key")
     key = _new_key()
     subject = _subject(name)
     builder = (
-        _signed(subject, subject, key.public_key(), _from_now(days))
+        _signed(subject, subject, key.public_key(), _from_now(days, MOST_AUTHORITY_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -112,39 +119,135 @@ def make_server_certificate(
     alternatives = [_alternative(name) for name in dict.fromkeys(names)]
     if not alternatives:
         raise InputError("names is empty: a server certificate needs at least one host name or IP address")
-    issuer = _read_certificate(authority.certificate)
-    signer = _read_key(authority.key)
-    if signer.public_key() != issuer.public_key():
-        raise InputError(f"{authority.key} is not the key of {authority.certificate}")
     key = _new_key()
-    until = min(_from_now(days), issuer.not_valid_after_utc)
-    builder = (
-        _signed(_subject("rpdp SuperLink"), issuer.subject, key.public_key(), until)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    certificate = _issued(
+        authority,
+        "rpdp SuperLink",
+        key.public_key(),
+        days,
+        ExtendedKeyUsageOID.SERVER_AUTH,
+        x509.SubjectAlternativeName(alternatives),
     )
-    certificate = builder.sign(signer, hashes.SHA384())
-    _write_new({made.key: _pem(key)}, {made.certificate: certificate.public_bytes(serialization.Encoding.PEM)})
+    _write_new({made.key: _pem(key)}, {made.certificate: certificate})
     return made
+
+
+def make_silo_certificate(
+    authority: Authority, directory: str | Path, name: str, public_key: str | Path, *, days: int = DEFAULT_DAYS
+) -> Path:
+    """A certificate `NAME.crt` for the key of a silo, with which its node proves who it is in TLS.
+
+    It is made from the public half, so a silo's private key never has to travel. It cannot be used as a server's.
+    """
+    made = Path(directory) / f"{_silo_name(name)}.crt"
+    key = _read_public_key(Path(public_key))
+    _write_new({}, {made: _issued(authority, name, key, days, ExtendedKeyUsageOID.CLIENT_AUTH)})
+    return made
+
+
+def write_revocation_list(authority: Authority, path: str | Path, revoked: Mapping[int, datetime]) -> None:
+    """Write the list of certificates that ended early, by serial number. It replaces an older list in one step.
+
+    It is valid as long as the authority: a proxy refuses every silo when its list has ended.
+    """
+    issuer, signer = _read_certificate(authority.certificate), _signing_key(authority)
+    builder = x509.CertificateRevocationListBuilder(
+        issuer_name=issuer.subject, last_update=datetime.now(UTC) - _BACKDATED, next_update=issuer.not_valid_after_utc
+    ).add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    for serial, when in sorted(revoked.items()):
+        builder = builder.add_revoked_certificate(x509.RevokedCertificateBuilder(serial, when).build())
+    replace_file(path, builder.sign(signer, hashes.SHA384()).public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def revoked_serials(path: str | Path) -> dict[int, datetime]:
+    """The serial numbers on a revocation list, and since when; none if there is no list yet."""
+    path = Path(path)
+    if not path.exists():
+        return {}
+    try:
+        found = x509.load_pem_x509_crl(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable revocation list ({error})") from error
+    return {one.serial_number: one.revocation_date_utc for one in found}
+
+
+def certificate_end(path: str | Path) -> datetime:
+    """When a certificate ends."""
+    return _read_certificate(Path(path)).not_valid_after_utc
+
+
+def certificate_serial(path: str | Path) -> int:
+    """The serial number of a certificate, by which it can be revoked."""
+    return _read_certificate(Path(path)).serial_number
+
+
+def is_signed_by(certificate: str | Path, authority: str | Path) -> bool:
+    """Whether a certificate was signed by this authority."""
+    try:
+        _read_certificate(Path(certificate)).verify_directly_issued_by(_read_certificate(Path(authority)))
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def make_silo_key(directory: str | Path, name: str) -> SiloKey:
     """A key pair for the SuperNode of this silo, in OpenSSH format, which Flower reads."""
     directory = Path(directory)
-    if not _SILO_NAME.fullmatch(name):
-        raise InputError(f"name={name!r} must be up to 64 letters, digits, dots, dashes or underscores")
-    made = SiloKey(directory / f"{name}.key", directory / f"{name}.pub")
+    _silo_name(name)
+    made = SiloKey(directory / f"{name}.key", directory / f"{name}.pub", directory / f"{name}.tls.key")
     key = _new_key()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    _write_new({made.private: private}, {made.public: public + f" {name}\n".encode()})
+    _write_new({made.private: private, made.tls: _pem(key)}, {made.public: public + f" {name}\n".encode()})
     return made
+
+
+def replace_file(path: str | Path, content: bytes, mode: int) -> None:
+    """Write a file in one step: a reader finds the old content or the new, never a part."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.new")
+    part.unlink(missing_ok=True)  # of a call that was interrupted
+    _write(part, content, mode)
+    part.replace(path)
+
+
+def _silo_name(name: str) -> str:
+    if not _SILO_NAME.fullmatch(name):
+        raise InputError(f"name={name!r} must be up to 64 letters, digits, dots, dashes or underscores")
+    return name
+
+
+def _issued(
+    authority: Authority,
+    name: str,
+    key: ec.EllipticCurvePublicKey,
+    days: int,
+    purpose: x509.ObjectIdentifier,
+    *extensions: x509.ExtensionType,
+) -> bytes:
+    """A certificate that the authority signs for one purpose. It ends with the authority's at the latest."""
+    issuer, signer = _read_certificate(authority.certificate), _signing_key(authority)
+    until = min(_from_now(days), issuer.not_valid_after_utc)
+    builder = (
+        _signed(_subject(name), issuer.subject, key, until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+    for one in extensions:
+        builder = builder.add_extension(one, critical=False)
+    return builder.sign(signer, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
+
+
+def _signing_key(authority: Authority) -> ec.EllipticCurvePrivateKey:
+    signer = _read_key(authority.key)
+    if signer.public_key() != _read_certificate(authority.certificate).public_key():
+        raise InputError(f"{authority.key} is not the key of {authority.certificate}")
+    return signer
 
 
 def _new_key() -> ec.EllipticCurvePrivateKey:
@@ -161,8 +264,8 @@ def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _from_now(days: int) -> datetime:
-    return datetime.now(UTC) + timedelta(days=require_count("days", days, most=MOST_DAYS))
+def _from_now(days: int, most: int = MOST_DAYS) -> datetime:
+    return datetime.now(UTC) + timedelta(days=require_count("days", days, most=most))
 
 
 def _signed(
@@ -214,6 +317,16 @@ def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
         raise InputError(f"{path}: not a readable private key ({error})") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{path}: not an elliptic-curve key")
+    return key
+
+
+def _read_public_key(path: Path) -> ec.EllipticCurvePublicKey:
+    try:
+        key = serialization.load_ssh_public_key(path.read_bytes())
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path}: not a readable public key ({error})") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
+        raise InputError(f"{path}: not an ECDSA key on P-384; make one with `ssh-keygen -t ecdsa -b 384`")
     return key
 
 

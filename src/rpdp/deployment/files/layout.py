@@ -1,9 +1,9 @@
 """The directory that `rpdp deploy init` writes; each part goes to the machine it is for.
 
-    deploy.toml           names, host, port; no secret
-    authority/            ca.key signs server certificates: keep it offline
-    server/               for the SuperLink's machine: certificate, study.toml, plan.json, keys/ (public), app/
-    silos/NAME/           for that silo: silo.toml to complete, the SuperNode's key, ca.crt
+    authority/            ca.key signs certificates, issued/ has a copy of each silo's: keep it offline
+    server/               for the server: deploy.toml (names, host, port), certificate, revocation list, study.toml,
+                          plan.json, keys/ (public), app/
+    silos/NAME/           for that silo: silo.toml to complete, the key of its node with a certificate, ca.crt
 
 Nothing is overwritten, and a failure leaves nothing behind. Only the owner can read the directories.
 """
@@ -19,7 +19,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
+from rpdp.deployment.files.certificates import (
+    make_authority,
+    make_server_certificate,
+    make_silo_key,
+    replace_file,
+)
+from rpdp.deployment.files.issuing import Issuer
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.errors import InputError
 from rpdp.setting_fields import plain_name
@@ -58,6 +64,11 @@ class Layout:
         return self.directory / "server"
 
     @property
+    def authority(self) -> Path:
+        """The part that is kept offline."""
+        return self.directory / "authority"
+
+    @property
     def app(self) -> Path:
         """The Flower app."""
         return self.server / "app"
@@ -74,14 +85,17 @@ class Layout:
     def read(cls, directory: str | Path) -> Layout:
         """The federation in a directory that `create` made."""
         directory = Path(directory)
-        path = directory / _DEPLOY
+        path = directory / "server" / _DEPLOY
+        if not path.exists():
+            path = directory / _DEPLOY  # where release 0.1 wrote it
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             names = tuple(plain_name("silos", name) for name in values["silos"])
             return cls(directory.resolve(), str(values["host"]), int(values["port"]), names)
         except OSError:
             raise InputError(
-                f"{directory}: no federation: {_DEPLOY} is missing; run `rpdp deploy init`, or copy {_DEPLOY} there"
+                f"{directory}: no federation: server/{_DEPLOY} is missing; run `rpdp deploy init`, or name the "
+                "directory that holds `server`"
             ) from None
         except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: damaged: {error}") from None
@@ -104,26 +118,24 @@ class Layout:
     @contextmanager
     def undone_on_failure(self) -> Iterator[None]:
         """Remove what `create` wrote, and what was added to it, if the block fails."""
-        was_there = self.directory.is_dir() and not (self.directory / _DEPLOY).exists()
+        was_there = self.directory.is_dir() and not self.server.exists()
         try:
             yield
         except BaseException:
             for name in ("authority", "server", "silos"):
                 shutil.rmtree(self.directory / name, ignore_errors=True)
-            (self.directory / _DEPLOY).unlink(missing_ok=True)
             if not was_there:
                 with suppress(OSError):  # not made yet, or it holds files of others
                     self.directory.rmdir()
             raise
 
     def _write(self, spec: StudyFile, plan: PublicPlan) -> None:
-        authority = self.directory / "authority"
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
         servers = (self.server, self.server / "keys", self.app, self.app / _APP)
-        for folder in (authority, *servers, self.directory / "silos", *map(self.silo, self.silos)):
+        for folder in (self.authority, *servers, self.directory / "silos", *map(self.silo, self.silos)):
             folder.mkdir(mode=0o700)  # one by one: `parents=True` would ignore the mode
-        made = make_authority(authority)
+        made = make_authority(self.authority)
         make_server_certificate(made, self.server, dict.fromkeys([self.host, "127.0.0.1", "localhost"]))
         shutil.copy(made.certificate, self.server / "ca.crt")
         spec.write_copy(self.server / STUDY)
@@ -131,17 +143,24 @@ class Layout:
             copy = shutil.copytree if code.is_dir() else shutil.copy
             copy(code, self.server / code.name)
         plan.write(self.server / PLAN)
+        issuer = Issuer(self.authority)
         for name in self.silos:
             key = make_silo_key(self.silo(name), name)
             shutil.copy(key.public, self.server / "keys")
+            issuer.issue(self.silo(name), name, key.public)
             shutil.copy(made.certificate, self.silo(name) / "ca.crt")
             if spec.table is not None:
                 spec.write_copy(self.silo(name) / STUDY)  # with the schema; it names no record and no budget
             (self.silo(name) / SILO_FILE).write_text(_proposed_silo_file(name, spec, plan), encoding="utf-8")
+        issuer.publish(self.server)
         self._write_app()
+        self.write_names()
+
+    def write_names(self) -> None:
+        """Write the names of host and silos."""
         listed = ", ".join(f'"{name}"' for name in self.silos)
         text = f'host = "{self.host}"\nport = {self.port}\nsilos = [{listed}]\n'
-        (self.directory / _DEPLOY).write_text(text, encoding="utf-8")
+        replace_file(self.server / _DEPLOY, text.encode(), 0o644)
 
     def _write_app(self) -> None:
         source = files("rpdp.deployment.flower") / "app_template"

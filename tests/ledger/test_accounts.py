@@ -25,7 +25,7 @@ from rpdp.accounting.renyi_filter import ORDERS, lifetime_divergence, order_numb
 from rpdp.errors import BudgetError, InputError, PrivacyRefusal
 from rpdp.ledger import Action, Ledger, StewardKey
 from rpdp.ledger.store.schema import pack
-from rpdp.planning import WHOLE, Allowance, assign_allowed
+from rpdp.planning import WHOLE, Allowance, MeasureSpec, Request, assign_allowed
 from tests.ledger.small import by_hand, heads
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ def test_a_reserved_share_is_kept_for_its_purpose(memory: Path) -> None:
         assert ledger.left(table, DELTA, kept).amount[0] < 0.01 * whole
         evaluation = replace(kept, purpose="evaluation")
         assert 0.39 * whole < ledger.left(table, DELTA, evaluation).amount[0] <= 0.41 * whole
-        second = plan(ledger, table, replace(evaluation, share=0.1), noise_multiplier=1.0, purpose="evaluation")
+        request = Request("representative", (MeasureSpec("count", 1),))
+        counts = PublicPlan.of_request(request, noise_multiplier=1.0, delta=DELTA, purpose="evaluation")
+        second = assign_allowed(counts, table.ids, ledger.left(table, DELTA, replace(evaluation, share=0.1)))
         ledger.reserve("evaluation", second, None, evaluation)
         # What the purpose has booked of its reserve does not stay reserved: training has no more than before.
         assert ledger.left(table, DELTA, kept).amount[0] < 0.01 * whole

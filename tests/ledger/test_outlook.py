@@ -9,7 +9,7 @@ import pytest
 
 from rpdp import BudgetTable, Ledger, PublicPlan, Schedule
 from rpdp.ledger.inspection.outlook import Obstacle, record_outlooks
-from rpdp.planning import LEAST_SHARE, Allowance, assign_allowed
+from rpdp.planning import LEAST_SHARE, Allowance, MeasureSpec, Request, assign_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ FIFTH = Allowance(share=0.2)
 KINDS = pytest.mark.parametrize("account", ["sums", "renyi"])
 
 
-def make_public(sigma: float = 4.0, purpose: Purpose = "training", rounds: int = 6) -> PublicPlan:
+def make_public(sigma: float = 4.0, rounds: int = 6) -> PublicPlan:
     return PublicPlan(
         Schedule(rounds, 5, participations=4),
         noise_multiplier=sigma,
@@ -34,8 +34,13 @@ def make_public(sigma: float = 4.0, purpose: Purpose = "training", rounds: int =
         clip_norm=1.0,
         normaliser=64.0,
         weights=1.0,
-        purpose=purpose,
     )
+
+
+def counts(sigma: float) -> PublicPlan:
+    """A plan of an evaluation."""
+    request = Request("representative", (MeasureSpec("count", 1),))
+    return PublicPlan.of_request(request, noise_multiplier=sigma, delta=1e-4, purpose="evaluation")
 
 
 PUBLIC = make_public()
@@ -132,7 +137,7 @@ def test_what_is_reserved_for_other_purposes_is_named(ledger: Ledger) -> None:
     assert found.in_full == 0
     assert {**found.why_left_out, **found.why_reduced} == {"reserved for other purposes": SIZE}
     evaluation = Allowance(share=0.5, purpose="evaluation", reserved={"evaluation": 0.5})
-    assert outlook(ledger, evaluation, make_public(purpose="evaluation")).in_full == SIZE
+    assert outlook(ledger, evaluation, counts(4.0)).in_full == SIZE
 
 
 @KINDS
@@ -143,7 +148,7 @@ def test_a_hold_for_a_purpose_with_a_reserve_frees_nothing_for_others(ledger: Le
         ledger,
         "evaluation",
         Allowance(share=0.5, purpose="evaluation", reserved=reserved),
-        make_public(purpose="evaluation"),
+        counts(4.0),
     )
     books(ledger, "training", Allowance(share=0.5, reserved=reserved))
     found = outlook(ledger, Allowance(share=0.5, reserved=reserved))

@@ -12,7 +12,7 @@ from rpdp import BudgetTable, PublicPlan, Schedule
 from rpdp.accounting.renyi_filter import ORDERS, order_numbers
 from rpdp.errors import InputError, PlanError
 from rpdp.ledger import MemoryAccount
-from rpdp.planning import Allowance, Allowances, Status, assign_allowed, states_its_costs
+from rpdp.planning import Allowance, Allowances, MeasureSpec, Request, Status, assign_allowed, states_its_costs
 
 if TYPE_CHECKING:
     from rpdp.budgets import AccountKind
@@ -91,11 +91,12 @@ def test_a_share_that_is_reserved_is_left_to_its_purpose(account: AccountKind, p
         np.testing.assert_allclose(training.delta, 0.7 * whole.delta, rtol=1e-12)
 
 
-def test_what_a_purpose_has_booked_is_no_longer_reserved(public: PublicPlan) -> None:
+def test_what_a_purpose_has_booked_is_no_longer_reserved() -> None:
     account = MemoryAccount(5, account="renyi")
     kept = Allowance(share=1.0, reserved={"evaluation": 0.25})
     whole = account.left(table(), DELTA).amount
-    purpose = replace(public, purpose="evaluation")
+    request = Request("representative", (MeasureSpec("count", 1),))
+    purpose = PublicPlan.of_request(request, noise_multiplier=4.0, delta=DELTA, purpose="evaluation")
     take = Allowance(share=0.2, purpose="evaluation", reserved=kept.reserved)
     account.reserve("run", assign_allowed(purpose, table().ids, account.left(table(), DELTA, take)), None, take)
     # 0.2 of 0.25 is booked: what training may take is as it was, but for the rounding of the booking.

@@ -24,6 +24,7 @@ from rpdp.planning.fitting_runs import FittingRuns, LifetimeAllowances, RunGroup
 from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
 from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
+from rpdp.planning.request import REQUEST_ESTIMATORS, MeasureSpec, Request, RequestEstimator
 from rpdp.planning.signal_floor import LEAST_SHARE, LEAST_SIGNAL, floor_of_signal, signal_of_run, signal_of_silos
 from rpdp.planning.silo_plan import Group, SiloPlan, Status
 
@@ -35,6 +36,7 @@ __all__ = [
     "LEAST_SIGNAL",
     "OPTIMISERS",
     "PURPOSES",
+    "REQUEST_ESTIMATORS",
     "TUNED_ON_BUDGETS",
     "WHOLE",
     "Allowance",
@@ -46,10 +48,13 @@ __all__ = [
     "FrontierPoint",
     "Group",
     "LifetimeAllowances",
+    "MeasureSpec",
     "Planner",
     "PublicPlan",
     "Purpose",
     "Recipe",
+    "Request",
+    "RequestEstimator",
     "RunGroup",
     "SiloPlan",
     "Status",

@@ -28,6 +28,7 @@ from rpdp.errors import InputError, PlanError, TamperedPlanError
 from rpdp.planning.allowances import PURPOSES, Purpose
 from rpdp.planning.assignment import assign
 from rpdp.planning.recipe import Recipe
+from rpdp.planning.request import Request
 
 if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
@@ -44,6 +45,7 @@ _NEWER: dict[str, Any] = {
     "account": None,
     "lifetime_delta": None,
     "schema_fingerprint": None,
+    "request": None,
 }
 
 TUNED_ON_BUDGETS = (
@@ -75,6 +77,7 @@ class PublicPlan:
         account: The kind of account of all silos, "renyi" or "sums"; needed if `silos_per_person` is above 1.
         lifetime_delta: The lifetime δ of all silos; needed if `silos_per_person` is above 1.
         schema_fingerprint: Hash of the schema by which all silos turn rows of tables into numbers; None without tables.
+        request: What a run of statistics or evaluation measures; None for training.
 
     >>> plan = PublicPlan(Schedule(15, 50, participations=8), noise_multiplier=10.0, delta=1e-4, clip_norm=1.0,
     ...                   normaliser=64, weights=1.0)
@@ -100,6 +103,7 @@ class PublicPlan:
     account: AccountKind | None = None
     lifetime_delta: float | None = None
     schema_fingerprint: str | None = None
+    request: Request | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
@@ -119,6 +123,60 @@ class PublicPlan:
                 raise InputError(f"{name}={getattr(self, name)!r} must be text")
         object.__setattr__(self, "notes", tuple(self.notes))
         self._check_accounts()
+        self._check_request()
+
+    def _check_request(self) -> None:
+        """Refuse a request in a plan for training, none in another, and settings that its sums do not have."""
+        if self.request is None and self.purpose == "training":
+            return
+        if not isinstance(self.request, Request) or self.purpose == "training":
+            raise InputError(
+                f"purpose={self.purpose!r} with request={self.request!r}: a plan for statistics or evaluation needs a "
+                "rpdp.planning.Request, and a plan for training must not have one"
+            )
+        weights = self.weights.values() if isinstance(self.weights, Mapping) else [self.weights]
+        fixed = {
+            "schedule.participation": (self.schedule.participation, 1.0),
+            "schedule.max_participations": (self.schedule.max_participations, None),
+            "schedule.local_steps": (self.schedule.local_steps, 1),
+            "clip_norm": (self.clip_norm, self.request.norm),
+            "normaliser": (self.normaliser, 1.0),
+            "every weight": (1.0 if all(weight == 1.0 for weight in weights) else None, 1.0),
+            "recipe": (self.recipe, Recipe()),
+            "accountant": (self.accountant, "pld"),
+        }
+        wrong = [f"{name}={given!r}, not {due!r}" for name, (given, due) in fixed.items() if given != due]
+        if wrong:
+            raise InputError(
+                f"a plan with a request adds up what all silos release, once in every round, so it must have the "
+                f"settings of that: {'; '.join(wrong)}. Make it with PublicPlan.of_request"
+            )
+
+    @classmethod
+    def of_request(
+        cls,
+        request: Request,
+        *,
+        noise_multiplier: float,
+        delta: float,
+        purpose: Purpose,
+        rounds: int = 1,
+        **settings: Any,
+    ) -> PublicPlan:
+        """The plan of a run that releases the sums of a request in each of its rounds, from all silos.
+
+        Args:
+            request: The measures.
+            noise_multiplier: s, the standard deviation of the noise on each cell divided by `request.norm`. A record of
+                weight w pays for a Gaussian of multiplier s/(w√rounds).
+            delta: δ of the run.
+            purpose: "statistics" or "evaluation".
+            rounds: How often the sums are released.
+            settings: Further settings of the plan, such as study, share, weights by silo, or fingerprints.
+        """
+        schedule = Schedule(rounds, 1, participation=1.0)
+        sums = {"clip_norm": request.norm, "normaliser": 1.0, "weights": 1.0, "noise_multiplier": noise_multiplier}
+        return cls(schedule, **{**sums, **settings}, delta=delta, purpose=purpose, request=request)
 
     def _check_accounts(self) -> None:
         require_choice("purpose", self.purpose, PURPOSES)
@@ -241,6 +299,8 @@ class PublicPlan:
                 raise PlanError(f"this is not a plan in the format {' or '.join(FORMATS)}")
             schedule = Schedule(**values.pop("schedule"))
             recipe = Recipe(**values.pop("recipe"))
+            if "request" in values:
+                values["request"] = Request.of(values["request"])
             plan = cls(schedule, recipe=recipe, **{**values, "notes": tuple(values["notes"])})
         except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             raise PlanError(f"not a public plan: {type(error).__name__}: {error}") from None
@@ -269,6 +329,8 @@ class PublicPlan:
     def _settings(self) -> dict[str, Any]:
         weights = dict(self.weights) if isinstance(self.weights, Mapping) else self.weights
         newer = {name: getattr(self, name) for name, value in _NEWER.items() if getattr(self, name) != value}
+        if self.request is not None:
+            newer["request"] = self.request.plain()
         return {
             "format": FORMATS[bool(newer)],
             "schedule": asdict(self.schedule),

@@ -123,19 +123,28 @@ def up(
 
 @app.command()
 def register(directory: Directory, as_json: options.Json = False) -> None:
-    """Register the public keys of all silos' SuperNodes at the running SuperLink.
+    """Register the keys in `server/keys` at the running SuperLink; remove silos and keys that are no longer there.
+
+    It says of every silo how it stands. It may be called again, and must be after `rotate-key`, `add` and `remove`.
 
     Example: `rpdp deploy register federation`
     """
     from rpdp.deployment.files.layout import Layout
     from rpdp.deployment.flower.control import Control
+    from rpdp.deployment.flower.registration import register_silos
 
     layout = Layout.read(directory)
-    count = Control.of(layout).register_silos(layout)
+    control = Control.of(layout)
+    found = register_silos(control, layout)
     if as_json:
-        print_json({"registered": count, "silos": list(layout.silos)})
+        print_json({"silos": found.states, "removed": found.removed, "flwr_home": str(control.home)})
         return
-    say(f"{count} of {len(layout.silos)} silos were registered at {layout.address}")
+    say(f"{len(layout.silos)} silos at {layout.address}:")
+    for name, state in found.states.items():
+        say_line(f"{name}: {state}")
+    for name in found.removed:
+        say_line(f"{name}: removed, with the key that it had")
+    say_line(f"flwr itself: FLWR_HOME={control.home} flwr supernode list tls")
 
 
 @app.command()

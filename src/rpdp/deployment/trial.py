@@ -16,6 +16,7 @@ from rpdp.deployment.agent.opening import silo_records
 from rpdp.deployment.files.certificates import ServerCertificate
 from rpdp.deployment.flower.environment import executable
 from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
+from rpdp.deployment.flower.registration import register_silos
 from rpdp.deployment.processes import Process
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.studies.study_budgets import drawn_budgets
@@ -75,7 +76,7 @@ def federation(layout: Layout) -> Iterator[RunningFederation]:
                 variables=_data_directory(),
             )
         )
-        link.control.register_silos(layout)
+        register_silos(link.control, layout)
         nodes = {name: stack.enter_context(_node(layout, name, silo, link.address)) for name, silo in files.items()}
         for name, silo in files.items():
             _wait_for(agents[name], silo)

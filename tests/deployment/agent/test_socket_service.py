@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
+import pwd
 import socket
 import stat
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 from rpdp.deployment.agent import agent_client, connections
 from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
 from rpdp.deployment.agent.opening import require_owner_only
-from rpdp.deployment.agent.socket_service import Service, require_own_directory
+from rpdp.deployment.agent.socket_service import Service, require_group, require_own_directory
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation.frames import HEADER_BYTES, UNREACHABLE, Frame
 from tests.deployment.agent.scene import (
@@ -92,8 +93,17 @@ def test_or_a_group_as_well(folder: Path, agent: Agent) -> None:
         assert (found.st_uid, found.st_gid) == (os.geteuid(), group.gr_gid)
 
 
+def test_a_group_that_the_agent_is_not_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a member can give the socket to a group; root, as which tests may run, could."""
+    other = next(one for one in grp.getgrall() if one.gr_gid not in {os.getegid(), *os.getgroups()})
+    monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
+    with pytest.raises(InputError, match=rf"group='{other.gr_name}': user 'nobody'.*usermod --append --groups"):
+        require_group(other.gr_name)
+    require_group(grp.getgrgid(os.getegid()).gr_name)
+
+
 def test_a_group_that_there_is_not(folder: Path, agent: Agent) -> None:
-    with pytest.raises(InputError, match="name a group that this user is in"):
+    with pytest.raises(InputError, match="there is no such group; make it with"):
         Service(agent, folder / "s", group="no such group").serve()
     assert not (folder / "s").exists()
 
@@ -206,7 +216,7 @@ def test_a_served_agent_leaves_no_open_files(folder: Path, agent: Agent) -> None
 def test_an_agent_that_cannot_serve_leaves_no_open_files(folder: Path, agent: Agent) -> None:
     before = open_files()
     for _ in range(5):
-        with pytest.raises(InputError, match="name a group"):
+        with pytest.raises(InputError, match="there is no such group"):
             Service(agent, folder / "s", group="no such group").serve()
     assert open_files() == before
 

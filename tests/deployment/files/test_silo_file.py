@@ -360,7 +360,7 @@ def test_budgets_for_every_record(silo: Given, tmp_path: Path) -> None:
 def test_an_account_for_every_record(silo: Given, tmp_path: Path) -> None:
     for file in tmp_path.glob("ledger.db*"):
         shutil.rmtree(file) if file.is_dir() else file.unlink()
-    with pytest.raises(PrivacyRefusal, match=r"no ledger .*; make one with `rpdp ledger create .* 0\.002`"):
+    with pytest.raises(PrivacyRefusal, match=r"no ledger .*; make one with `rpdp ledger create .* 0\.002 --steward"):
         open_and_close(silo())
     known = BudgetTable([f"a-{row}" for row in range(39)], [1.0] * 39)
     Ledger.create(tmp_path / "ledger.db", known, kind="production", lifetime_delta=2e-3).close()

@@ -118,7 +118,8 @@ def _ledger(spec: SiloFile, wait: float = 0.0) -> Iterator[Ledger]:
     if not path.is_file():
         raise PrivacyRefusal(
             f"{spec.path}: there is no ledger {path}; make one with `rpdp ledger create {path} --budgets "
-            f"{spec.file(spec.silo.budgets)} --lifetime-delta {spec.policy.lifetime_delta}`"
+            f"{spec.file(spec.silo.budgets)} --lifetime-delta {spec.policy.lifetime_delta} --steward steward.pub` (the "
+            "steward's keys: `rpdp ledger keygen steward`)"
         )
     for file in (path, LedgerFiles(path).key, LedgerFiles(path).inbox):
         require_owner_only(file)

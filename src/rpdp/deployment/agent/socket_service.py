@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import grp
 import os
+import pwd
 import select
 import socket
 import stat
@@ -60,6 +61,7 @@ class Service:
     def serve(self) -> None:
         """Listen and answer until `stop` is called, then remove the socket."""
         require_own_directory(self._path)
+        require_group(self._group)
         _remove_stale(self._path)
         woken, self._wake = socket.socketpair()
         with woken, self._wake, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -81,11 +83,7 @@ class Service:
         finally:
             os.umask(before)
         if self._group is not None:
-            try:
-                os.chown(self._path, -1, grp.getgrnam(self._group).gr_gid)
-            except (KeyError, PermissionError) as error:
-                self._path.unlink()
-                raise InputError(f"group={self._group!r}: {error}; name a group that this user is in") from None
+            os.chown(self._path, -1, grp.getgrnam(self._group).gr_gid)
             self._path.chmod(0o660)
         listener.listen(_MOST_WAITING)
 
@@ -136,6 +134,22 @@ def require_own_directory(path: str | Path) -> None:
         raise PrivacyRefusal(
             f"socket={str(path)!r}: others can write to {directory}, and could put a socket of theirs there; let it "
             "belong to the agent's user, with `chmod go-w`"
+        )
+
+
+def require_group(name: str | None) -> None:
+    """Refuse a group to which this user cannot give the socket: it must be in that group itself."""
+    if name is None:
+        return
+    try:
+        wanted = grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise InputError(f"group={name!r}: there is no such group; make it with `groupadd --system {name}`") from None
+    if os.geteuid() != 0 and wanted not in {os.getegid(), *os.getgroups()}:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        raise InputError(
+            f"group={name!r}: user {user!r}, who runs the agent, is not in it, so the silo's node could not reach the "
+            f"agent; run `usermod --append --groups {name} {user}` and log in again, or restart the service"
         )
 
 

@@ -281,7 +281,8 @@ _SILO_FILE = """\
 # What this silo holds and agrees to. It stays here: no server sees or changes it.
 [silo]
 name = "{name}"
-ledger = "ledger.db"       # rpdp ledger create ledger.db --budgets budgets.csv --lifetime-delta {delta}{account}
+ledger = "ledger.db"       # rpdp ledger keygen steward, then: rpdp ledger create ledger.db --budgets budgets.csv \
+                           #   --lifetime-delta {delta}{account} --steward steward.pub
 budgets = "budgets.csv"    # one budget for each record
 socket = "agent.sock"
 # group = "flower"         # group that may ask: the SuperNode's, if it runs as another user than the agent

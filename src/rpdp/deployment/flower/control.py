@@ -14,7 +14,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rpdp.deployment.flower.environment import executable, flower_environment
 from rpdp.deployment.processes import Process
@@ -31,8 +31,6 @@ Value = bool | int | float | str
 CONNECTION = "tls"
 _COMMAND_SECONDS = 60.0
 _POLL_SECONDS = 1.0
-_REGISTERED = "already in use"
-"""Part of the SuperLink's message about a key that is registered already."""
 _KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -65,7 +63,7 @@ class Control:
         self._write_connection(Path(authority).resolve())
 
     @classmethod
-    def of(cls, layout: Layout) -> Control:
+    def of(cls, layout: Layout) -> Self:
         """The connection to the server of a federation."""
         return cls(layout.server / "operator", layout.address, layout.server / "ca.crt")
 
@@ -74,20 +72,12 @@ class Control:
         reply = self._ask("supernode", "register", str(Path(public_key).resolve()), CONNECTION, "--name", name)
         return int(reply["node-id"])
 
-    def register_silos(self, layout: Layout) -> int:
-        """Register the keys of all silos; returns how many are new."""
-        new = 0
-        for name in layout.silos:
-            try:
-                self.register(layout.server / "keys" / f"{name}.pub", name)
-                new += 1
-            except RpdpError as error:
-                if _REGISTERED not in str(error):
-                    raise
-        return new
+    def unregister(self, node: int) -> None:
+        """Remove a SuperNode. Its key never returns."""
+        self._ask("supernode", "unregister", str(node), CONNECTION)
 
     def nodes(self) -> dict[int, str]:
-        """Registered SuperNodes by node id, with their state: `registered`, `online`, `offline`."""
+        """SuperNodes by node id, with their state: `registered`, `online`, `offline`, `unregistered`."""
         reply = self._ask("supernode", "list", CONNECTION)
         return {int(node["node-id"]): str(node["status"]) for node in reply["nodes"]}
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rpdp.deployment.files.layout import PLAN, STUDY
 from rpdp.deployment.flower.grid_link import GridLink
 from rpdp.deployment.flower.strategy_backbone import StrategyBackbone
-from rpdp.errors import InputError
+from rpdp.errors import InputError, RpdpError
 from rpdp.federation.coordinator import Coordinator, RoundSettings
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.planning import PublicPlan
@@ -117,12 +117,21 @@ def _locked(file: int) -> bool:
 
 def _log_to_flower() -> None:
     """Log to standard output, which Flower shows."""
+    logging.getLogger("flwr").addFilter(in_one_line)
     log = logging.getLogger("rpdp")
     log.setLevel(logging.INFO)
     if not log.handlers:
         handler = logging.StreamHandler(sys.stdout)
         handler.setFormatter(logging.Formatter("rpdp: %(message)s"))
         log.addHandler(handler)
+
+
+def in_one_line(record: logging.LogRecord) -> bool:
+    """Show a refusal, or another error that rpdp raises on purpose, by its message: Flower would add a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, RpdpError):
+        record.msg, record.args, record.exc_info, record.exc_text = "%s", (str(error),), None, None
+    return True
 
 
 def _settings(config: Mapping[str, Any]) -> RoundSettings:

@@ -25,19 +25,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from rpdp.checks import require_choice, require_count, require_positive
 from rpdp.display import counts_repr
-from rpdp.errors import InputError, PrivacyRefusal
-from rpdp.planning import Allowances, SiloPlan, Status, assign_allowed
+from rpdp.errors import InputError, PlanError, PrivacyRefusal
+from rpdp.planning import SiloPlan, Status, assign_allowed, declared_probability, with_declared_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rpdp.planning import Planner, PublicPlan
+    from rpdp.planning import Allowances, Planner, PublicPlan
 
 LEAKS_BUDGETS = "not covered: {} is computed from the real budgets of all silos"
 
@@ -93,15 +93,12 @@ class Method:
 
     def public(self, public: PublicPlan, declared: Declared, level: float | None) -> PublicPlan:
         """The public plan for this method: B is its expected batch on the declared budgets."""
-        planner = self.planner(declared.epsilon, declared, level)
-        share = float(planner(public, _numbered(declared), Allowances.of_sums(declared.epsilon)).q.mean())
-        if share <= 0.0:
-            raise PrivacyRefusal(
-                f"method {self.name}: no declared budget is large enough for a single draw; use fewer rounds or more "
-                "noise"
-            )
         noted = public if self.note is None else public.with_note(self.note)
-        return replace(noted, normaliser=max(1.0, share * declared.records))
+        planner = self.planner(declared.epsilon, declared, level)
+        try:
+            return with_declared_batch(noted, declared.epsilon, declared.records, planner)
+        except PrivacyRefusal as error:
+            raise PrivacyRefusal(f"method {self.name}: {error}") from None
 
 
 def _own(estimator: str) -> Callable[[NDArray[np.float64], Declared, float], Planner]:
@@ -134,9 +131,12 @@ def _without_limit(everyone: NDArray[np.float64], declared: Declared, level: flo
 def _same_for_all(
     public: PublicPlan, ids: pa.ChunkedArray, left: Allowances, *, level: float, leave_out: bool
 ) -> SiloPlan:
-    """One ε for all. A record that allows less is left out, or sampled as if it allowed that much."""
-    allowed = left.amount >= level
-    epsilon = np.where(allowed, level, 0.0) if leave_out else np.full(len(left.amount), level)
+    """One lifetime ε for all. A record that allows less is left out, or sampled as if it allowed that much."""
+    if left.order.any():
+        raise PlanError("a method with one ε for all compares budgets of sum accounts; it knows no Rényi accounts")
+    taken = level if public.share is None else public.share * level
+    allowed = left.amount >= taken
+    epsilon = np.where(allowed, taken, 0.0) if leave_out else np.full(len(left.amount), taken)
     plan = assign_allowed(public, ids, replace(left, lifetime=epsilon, amount=epsilon))
     if not leave_out:
         return plan
@@ -146,7 +146,7 @@ def _same_for_all(
 
 def _unpriced(public: PublicPlan, ids: pa.ChunkedArray, left: Allowances, *, declared: Declared) -> SiloPlan:
     """Sample every record as often as our method does on average. There is no promise, so the cost is infinite."""
-    q = float(assign_allowed(public, _numbered(declared), Allowances.of_sums(declared.epsilon)).q.mean())
+    q = declared_probability(public, declared.epsilon)
     count = len(ids)
     return SiloPlan(
         public=public,
@@ -159,10 +159,6 @@ def _unpriced(public: PublicPlan, ids: pa.ChunkedArray, left: Allowances, *, dec
         estimator="none",
         facts={},
     )
-
-
-def _numbered(declared: Declared) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array([str(row) for row in range(declared.epsilon.size)])])
 
 
 METHODS: dict[str, Method] = {

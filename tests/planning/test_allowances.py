@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rpdp import BudgetTable, PublicPlan, Schedule
+from rpdp import BudgetTable, PublicPlan
 from rpdp.accounting.renyi_filter import ORDERS, order_numbers
 from rpdp.errors import InputError, PlanError
 from rpdp.ledger import MemoryAccount
@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 
 DELTA = 1e-4
 EPSILON = np.array([0.5, 1.0, 2.0, 5.0, 8.0])
-
-
-@pytest.fixture(scope="module")
-def public() -> PublicPlan:
-    """One for all tests: its tables are made once."""
-    return PublicPlan(
-        Schedule(6, 5, participation=0.5),
-        noise_multiplier=2.0,
-        delta=DELTA,
-        clip_norm=1.0,
-        normaliser=10.0,
-        weights=1.0,
-        accountant="rdp",
-    )
 
 
 def table(epsilon: np.ndarray = EPSILON, **columns: Any) -> BudgetTable:

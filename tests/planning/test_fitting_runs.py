@@ -29,20 +29,6 @@ DELTA = 1e-4
 KINDS = pytest.mark.parametrize("account", ["sums", "renyi"])
 
 
-@pytest.fixture(scope="module")
-def public() -> PublicPlan:
-    """One for all tests: its tables are made once."""
-    return PublicPlan(
-        Schedule(6, 5, participation=0.5),
-        noise_multiplier=2.0,
-        delta=DELTA,
-        clip_norm=1.0,
-        normaliser=10.0,
-        weights=1.0,
-        accountant="rdp",
-    )
-
-
 def table(epsilon: list[float], **columns: Any) -> BudgetTable:
     return BudgetTable([f"r{number}" for number in range(len(epsilon))], epsilon, **columns)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rpdp.planning.allowances import PURPOSES, WHOLE, Allowance, Allowances, Purpose
 from rpdp.planning.assignment import Planner, assign_allowed, states_its_costs
-from rpdp.planning.declared_plan import declared_plan
+from rpdp.planning.declared_plan import DECLARED_SAMPLE, declared_plan, declared_probability, with_declared_batch
 from rpdp.planning.estimators import (
     AUTHORS_CANDIDATES,
     ESTIMATORS,
@@ -31,6 +31,7 @@ from rpdp.planning.silo_plan import Group, SiloPlan, Status
 __all__ = [
     "AUTHORS_CANDIDATES",
     "BACKBONES",
+    "DECLARED_SAMPLE",
     "ESTIMATORS",
     "LEAST_SHARE",
     "LEAST_SIGNAL",
@@ -62,6 +63,7 @@ __all__ = [
     "binary_search",
     "certified",
     "declared_plan",
+    "declared_probability",
     "fit_curve",
     "fitting_runs",
     "floor_of_signal",
@@ -71,4 +73,5 @@ __all__ = [
     "signal_of_run",
     "signal_of_silos",
     "states_its_costs",
+    "with_declared_batch",
 ]

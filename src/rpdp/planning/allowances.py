@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from rpdp.accounting.renyi_filter import lifetime_divergence, order_numbers
 from rpdp.checks import require_choice, require_fraction, require_positive
 from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rpdp.planning.public_plan import PublicPlan
 
 Purpose = Literal["training", "evaluation", "statistics"]
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
@@ -94,6 +97,20 @@ class Allowances:
         """All of these budgets, in sum accounts: for one run by itself."""
         own = np.full(len(epsilon), np.inf) if delta is None else delta
         return cls(epsilon, epsilon, own, np.zeros(len(epsilon), dtype=np.uint8))
+
+    @classmethod
+    def of_new_accounts(cls, public: PublicPlan, epsilon: NDArray[np.float64]) -> Allowances:
+        """What a run of this plan may take of unused accounts with these lifetime budgets: its share."""
+        share = 1.0 if public.share is None else public.share
+        delta = public.delta if public.lifetime_delta is None else public.lifetime_delta
+        own = np.full(len(epsilon), share * delta)
+        if public.account != "renyi":
+            return cls(epsilon, share * epsilon, own, np.zeros(len(epsilon), np.uint8), common_delta=share * delta)
+        whole = np.full(len(epsilon), delta)
+        order = order_numbers(epsilon, whole)
+        joint = None if public.silos_per_person == 1 else delta
+        amount = share * lifetime_divergence(epsilon, whole, order, joint)
+        return cls(epsilon, amount, np.zeros(len(epsilon)), order, silos_per_person=public.silos_per_person)
 
     def rows(self, index: NDArray[np.bool_] | NDArray[np.int64]) -> Allowances:
         """The allowances of some records."""

@@ -10,16 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from rpdp.accounting import Schedule, calibrate_noise
 from rpdp.checks import require_count
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.planning.allowances import Allowances
+from rpdp.planning.assignment import assign_allowed
 from rpdp.planning.public_plan import PublicPlan
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from rpdp.budgets.distributions import Distribution
+    from rpdp.planning.assignment import Planner
 
 DECLARED_SAMPLE = 1000
 """How many sampled budgets represent a declared distribution."""
@@ -73,14 +77,29 @@ def declared_plan(
         weights=weights,
         **settings,
     )
-    allowed = declared * (1.0 if plan.share is None else plan.share)
-    batch = count * float(plan.curve.sampling_probability(allowed).mean())
+    return with_declared_batch(plan, declared, count)
+
+
+def with_declared_batch(
+    public: PublicPlan, budgets: NDArray[np.float64], records: int, planner: Planner = assign_allowed
+) -> PublicPlan:
+    """The plan with B set to the batch to expect in a silo of `records` records whose budgets are like `budgets`.
+
+    Of each lifetime budget the run takes what the plan asks for (`share`), as it will at the silos.
+    """
+    batch = records * declared_probability(public, budgets, planner)
     if batch <= 0.0:
-        raise InputError(
-            "no declared budget pays for a single draw, so there is no batch to expect; use fewer rounds or local "
-            "steps, or a larger max_epsilon"
+        raise PrivacyRefusal(
+            "no declared budget is large enough for a single draw, so there is no batch to expect; use fewer rounds or "
+            "local steps, more noise (a smaller max_epsilon), or a larger share"
         )
-    return plan.with_normaliser(max(1.0, batch))
+    return public.with_normaliser(max(1.0, batch))
+
+
+def declared_probability(public: PublicPlan, budgets: NDArray[np.float64], planner: Planner = assign_allowed) -> float:
+    """The mean sampling probability of records with unused accounts, whose budgets are like `budgets`."""
+    rows = pa.chunked_array([pa.array([str(row) for row in range(budgets.size)], pa.string())])
+    return float(planner(public, rows, Allowances.of_new_accounts(public, budgets)).q.mean())
 
 
 def _sampled(budgets: Any) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -10,15 +10,13 @@ import numpy as np
 from rpdp.budgets import BudgetTable
 from rpdp.errors import BudgetError
 from rpdp.methods import Declared
+from rpdp.planning import DECLARED_SAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rpdp.studies.study_data import SiloSource
     from rpdp.studies.study_file import StudyFile
-
-DECLARED_SAMPLE = 1000
-"""How many sampled budgets represent a declared distribution."""
 
 
 def load_budgets(spec: StudyFile, silos: Mapping[str, SiloSource], seed: int) -> dict[str, BudgetTable]:

@@ -83,18 +83,24 @@ def _answers(name: str, value: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class ClassTarget(TableTarget):
-    """One of several classes; the second of two is the one that a single logit speaks for."""
+class ColumnTarget(TableTarget):
+    """What is read from one column."""
 
-    kind: ClassVar[str] = "classification"
-    is_whole: ClassVar[bool] = True
     column: str = setting(text, meaning="the column to learn")
-    classes: Mapping[str, tuple[str, ...]] = setting(_classes, meaning=_CLASSES)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """See `TableTarget.sources`."""
         return (self.column,)
+
+
+@dataclass(frozen=True)
+class ClassTarget(ColumnTarget):
+    """One of several classes; the second of two is the one that a single logit speaks for."""
+
+    kind: ClassVar[str] = "classification"
+    is_whole: ClassVar[bool] = True
+    classes: Mapping[str, tuple[str, ...]] = setting(_classes, meaning=_CLASSES)
 
     @property
     def outputs(self) -> int:
@@ -113,18 +119,12 @@ class ClassTarget(TableTarget):
 
 
 @dataclass(frozen=True)
-class NumberTarget(TableTarget):
+class NumberTarget(ColumnTarget):
     """A number with a public range; values outside are clipped."""
 
     kind: ClassVar[str] = "regression"
     is_whole: ClassVar[bool] = False
-    column: str = setting(text, meaning="the column to learn")
     range: tuple[float, float] = setting(number_range, meaning="the public range of the target, such as [0, 60]")
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """See `TableTarget.sources`."""
-        return (self.column,)
 
     @property
     def outputs(self) -> int:

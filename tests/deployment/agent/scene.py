@@ -26,7 +26,7 @@ from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import FEATURES, chosen, make_ids, make_model, make_public, make_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -122,6 +122,15 @@ def opened(folder: Path, making: Making) -> Iterator[Agent]:
             yield agent
         finally:
             agent.close()
+
+
+@contextmanager
+def admitted(folder: Path, making: Making, runs: Mapping[str, PublicPlan]) -> Iterator[Agent]:
+    """An agent over a new ledger that has admitted these runs; their servers knew no head."""
+    with opened(folder, making) as agent:
+        for run, public in runs.items():
+            assert told(agent, admission(public, run)).kind == "admitted"
+        yield agent
 
 
 def in_memory(making: Making) -> Agent:

@@ -28,6 +28,7 @@ from tests.deployment.agent.scene import (
     SIZE,
     Making,
     admission,
+    admitted,
     announcement,
     cancellation,
     head_of,
@@ -56,8 +57,7 @@ MAKING = Making(PUBLIC)
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
     """One that has admitted the plan in which every round is joined."""
-    with opened(tmp_path, MAKING) as made:
-        assert told(made, admission(PUBLIC)).kind == "admitted"
+    with admitted(tmp_path, MAKING, {RUN: PUBLIC}) as made:
         yield made
 
 

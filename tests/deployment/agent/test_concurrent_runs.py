@@ -27,6 +27,7 @@ from tests.deployment.agent.scene import (
     LIFETIME_DELTA,
     Making,
     admission,
+    admitted,
     announcement,
     cancellation,
     head_of,
@@ -58,10 +59,8 @@ MAKING = Making(FIRST, policy=policy_of(FIRST, max_runs=6, max_share_per_run=0.2
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    """An agent that has admitted two runs of two servers; neither knew a head."""
-    with opened(tmp_path, MAKING) as made:
-        for run, public in RUNS.items():
-            assert told(made, admission(public, run)).kind == "admitted"
+    """An agent that has admitted two runs of two servers."""
+    with admitted(tmp_path, MAKING, RUNS) as made:
         yield made
 
 

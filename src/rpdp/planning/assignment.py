@@ -53,8 +53,11 @@ def assign_allowed(
     sums = allowed.order == 0
     # Tolerate the rounding of a δ that was written and read back.
     is_common = allowed.delta >= common * (1.0 - DELTA_TOLERANCE)
-    making.at_common_delta(np.flatnonzero(sums & is_common), common, estimator)
-    making.at_own_delta(np.flatnonzero(sums & ~is_common))
+    if (sums & is_common).all():  # the usual case; it spares every column a copy
+        making.all_at_common_delta(common, estimator)
+    else:
+        making.at_common_delta(np.flatnonzero(sums & is_common), common, estimator)
+        making.at_own_delta(np.flatnonzero(sums & ~is_common))
     for number in np.unique(allowed.order[~sums]).tolist():
         if estimator != "certified":
             raise PlanError(
@@ -69,7 +72,7 @@ def assign_allowed(
         budget=allowed.amount,
         q=making.q,
         cost=making.cost,
-        delta=np.where(making.q > 0.0, making.delta, 0.0),
+        delta=making.delta,
         order=allowed.order,
         active_rounds=making.active,
         status=making.status(),
@@ -88,15 +91,20 @@ class _Assignment:
         self.active = np.full(size, public.schedule.rounds, dtype=np.int32)
         self.facts: dict[str, float] = {}
 
+    def all_at_common_delta(self, delta: float, estimator: str) -> None:
+        """Plan all records at one δ."""
+        estimate = estimator_named(estimator)(self._public.curve_at(delta), self._within_ceiling(slice(None)))
+        self.q, self.cost, self.active = estimate.q, estimate.cost, estimate.active_rounds
+        self.delta[estimate.q > 0.0] = delta
+        self.facts = dict(estimate.facts)
+
     def at_common_delta(self, rows: Rows, delta: float, estimator: str) -> None:
         """Plan records with sum accounts at the δ that most records have."""
         if rows.size == 0:
             return
-        whole = rows.size == self.q.size  # spares a copy of every column in the usual case
-        chosen = slice(None) if whole else rows
-        estimate = estimator_named(estimator)(self._public.curve_at(delta), self._within_ceiling(chosen))
-        self.q[chosen], self.cost[chosen], self.active[chosen] = estimate.q, estimate.cost, estimate.active_rounds
-        self.delta[chosen] = delta
+        estimate = estimator_named(estimator)(self._public.curve_at(delta), self._within_ceiling(rows))
+        self.q[rows], self.cost[rows], self.active[rows] = estimate.q, estimate.cost, estimate.active_rounds
+        self.delta[rows] = np.where(estimate.q > 0.0, delta, 0.0)
         self.facts = dict(estimate.facts)
 
     def at_own_delta(self, rows: Rows) -> None:
@@ -105,7 +113,7 @@ class _Assignment:
         for delta in np.unique(own[own > 0.0]).tolist():
             here = rows[own == delta]
             self.q[here], self.cost[here] = self._public.delta_table.certify(self._within_ceiling(here), delta)
-            self.delta[here] = delta
+            self.delta[here] = np.where(self.q[here] > 0.0, delta, 0.0)
 
     def at_order(self, rows: Rows, number: int) -> None:
         """Plan records with Rényi accounts of one order."""

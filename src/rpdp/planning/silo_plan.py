@@ -20,7 +20,7 @@ from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
 from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -117,9 +117,9 @@ class SiloPlan:
     """By default, the columns of accounts are those of one run by itself: sum accounts, the δ of the plan."""
 
     def __post_init__(self) -> None:
-        self._fill_in("epsilon", self.budget.copy())
-        self._fill_in("delta", np.where(self.q > 0.0, self.public.delta, 0.0))
-        self._fill_in("order", np.zeros(len(self.ids), dtype=np.uint8))
+        self._fill_in("epsilon", lambda: self.budget.copy())
+        self._fill_in("delta", lambda: np.where(self.q > 0.0, self.public.delta, 0.0))
+        self._fill_in("order", lambda: np.zeros(len(self.ids), dtype=np.uint8))
         for name, dtype in {**COLUMN_TYPES, **ACCOUNT_COLUMN_TYPES}.items():
             array = getattr(self, name)
             if array.dtype != dtype or array.shape != (len(self.ids),):
@@ -129,9 +129,9 @@ class SiloPlan:
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
         self._check_promise()
 
-    def _fill_in(self, name: str, values: NDArray[Any]) -> None:
+    def _fill_in(self, name: str, values: Callable[[], NDArray[Any]]) -> None:
         if getattr(self, name) is _OF_ONE_RUN or getattr(self, name) is _NO_ORDERS:
-            object.__setattr__(self, name, values)
+            object.__setattr__(self, name, values())
 
     def _check_promise(self) -> None:
         """Refuse a plan in which a record is over budget, whoever made or stored it."""

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from rpdp import BudgetTable, PersonalTrainer, write_report
+from rpdp import BudgetTable, PersonalTrainer, Records, write_report
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import Policy, Silo, simulate
 from rpdp.ledger import Ledger, StewardKey
+from rpdp.one_silo.personal_trainer import record_loss
 from rpdp.planning import Recipe
 from rpdp.tasks.models.losses import binary_loss
 from tests.federation.world import make_ids, make_model, make_public, make_records
@@ -153,6 +155,72 @@ def test_there_is_no_way_around_a_private_step(loop: Callable[[PersonalTrainer],
 def test_nothing_but_a_step_reaches_the_last_update_either() -> None:
     with pytest.raises(PrivacyRefusal, match="changed since the last private step"):
         change_after_the_last_step(trainer(make_public(1, 1)))
+
+
+def test_the_result_of_a_changed_model_is_refused() -> None:
+    mine = trainer(make_public(1, 1))
+    train_by_rounds(mine, 1)
+    assert mine.result.rounds[0].joined == ("here",)
+    mine._flat.values.data.add_(1.0)
+    with pytest.raises(PrivacyRefusal, match="changed since the last private step"):
+        _ = mine.result
+
+
+def test_a_round_that_was_refused_is_never_finished() -> None:
+    """Not even by a loop that catches the refusal and goes on with the next round."""
+    mine = trainer(make_public(3, 3))
+    first = mine.next_round()
+    with pytest.raises(PrivacyRefusal, match="left without its step"):
+        list(first)
+    with pytest.raises(PrivacyRefusal, match="batches left"):
+        mine.next_round()
+    assert mine.result.rounds == ()
+    with pytest.raises(InputError, match="no round is left"):
+        mine.next_round()
+
+
+def train_by_rounds(mine: PersonalTrainer, rounds: int) -> list[int]:
+    """A loop over epochs, as with a data loader; returns how many batches each has."""
+    sizes = []
+    for _ in range(rounds):
+        sizes.append(0)
+        for batch in mine.next_round():
+            mine.step(batch)
+            sizes[-1] += 1
+    return sizes
+
+
+def test_a_loop_over_epochs_takes_round_by_round() -> None:
+    public = make_public(5, 2, participations=3, recipe=Recipe(learning_rate=0.5))
+    mine, other = trainer(public), trainer(public)
+    sizes = train_by_rounds(mine, 5)
+    for batch in other:
+        other.step(batch)
+    assert sorted(sizes) == [0, 0, 2, 2, 2]  # two rounds are sat out
+    assert [2 * len(log.joined) for log in mine.result.rounds] == sizes
+    assert torch.equal(mine.result.values, other.result.values)
+    with pytest.raises(InputError, match="5 of 5 rounds done"):
+        mine.next_round()
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_a_loss_that_averages_is_taken_record_by_record(columns: int) -> None:
+    outputs, targets = torch.randn(6, columns), torch.randn(6, columns)
+    each = record_loss(nn.MSELoss())(outputs, targets)
+    assert each.shape == (6,)
+    torch.testing.assert_close(each.mean(), nn.MSELoss()(outputs, targets))
+    torch.testing.assert_close(each[2], nn.MSELoss()(outputs[2], targets[2]))
+    assert record_loss(nn.CrossEntropyLoss())(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)).shape == (0,)
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(reduction="sum"), nn.CrossEntropyLoss(torch.ones(2))])
+def test_other_losses_of_a_batch_stay_refused(loss: nn.Module) -> None:
+    """The weighted mean is divided by the weights that were drawn."""
+    model = nn.Linear(3, 2)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    records = Records.of(torch.randn(30, 3), torch.zeros(30, dtype=torch.long))
+    with pytest.raises(InputError, match="one value per record"):
+        PersonalTrainer(model, loss, optimiser, records, BUDGETS, PUBLIC, seed=7)
 
 
 def test_a_real_run_is_charged_before_anything_is_drawn(path: Path) -> None:

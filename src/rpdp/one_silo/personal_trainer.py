@@ -7,11 +7,13 @@ user's own is the loop around them: schedulers, logging, evaluation, checkpoints
 from __future__ import annotations
 
 import time
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.nn.modules.loss import _Loss
 
 from rpdp.budgets import BudgetTable
 from rpdp.display import counts_repr
@@ -52,7 +54,7 @@ class DrawnBatch:
 
 
 class TrainingRound:
-    """One round: its number, and its batches to iterate over, once."""
+    """One round: its number, and its batches to iterate over, once. A round that is sat out has none."""
 
     def __init__(self, number: int, batches: Iterator[DrawnBatch]) -> None:
         self.number = number
@@ -79,7 +81,8 @@ class PersonalTrainer:
 
     Args:
         model: The model to train, in place. Training modes are the loop's business.
-        loss: Maps outputs and targets to one value per record: losses with `reduction="none"`.
+        loss: Maps outputs and targets to one value per record. A loss of `torch.nn` that averages over the batch, such
+            as `CrossEntropyLoss()`, is taken record by record; their sum is divided by the plan's normaliser.
         optimiser: Any `torch.optim` optimiser over parameters of `model`. Its settings are public.
         records: The data set.
         budgets: One budget for each record: a table, or an ε for each, in their order.
@@ -111,6 +114,7 @@ class PersonalTrainer:
         if ledger is not None and (policy is None or not run):
             raise InputError("a real run needs policy=… (what the data holder allows) and run=… (its id in the ledger)")
         trained = _trained(model, optimiser)
+        loss = record_loss(loss)
         self.public = public
         self.seed = seed
         self.run = run or f"{public.fingerprint[:16]}-trainer-{seed}"
@@ -144,6 +148,7 @@ class PersonalTrainer:
     @property
     def result(self) -> RunResult:
         """The run so far, for reports."""
+        self._require_untouched()
         view = silo_view(self._silo, self._draws, None)
         return RunResult(
             self.run,
@@ -166,6 +171,16 @@ class PersonalTrainer:
         """The rounds that are left. A round is charged when it is reached; it has to be finished before the next."""
         return self._rounds
 
+    def next_round(self) -> TrainingRound:
+        """The next round: what one pass over a data loader, an epoch, is in a usual loop."""
+        training_round = next(self._rounds, None)
+        if training_round is None:
+            raise InputError(
+                f"no round is left: {self!r}. How many there are is part of the public plan; to train longer, start "
+                "a new run of a plan with more rounds"
+            )
+        return training_round
+
     def step(self, batch: DrawnBatch) -> None:
         """Take the private step of a batch: clip, sum, add noise, and let the optimiser move the model."""
         if batch is not self._current or self._steps is None:
@@ -187,34 +202,36 @@ class PersonalTrainer:
     def _remaining(self) -> Iterator[TrainingRound]:
         for number in range(len(self._logs) + 1, self.public.schedule.rounds + 1):
             self._require_untouched()
-            began, start = time.perf_counter(), self._flat.values.detach().clone()
+            start = self._flat.values.detach().clone()
             # Before the first batch is drawn: what it shows must not reach the model before its step either.
             self._released = start
             announcement = self._announcement(number, start)
             joined = self._silo.begin(announcement) is True  # charged here, before anything is drawn
             if joined:
                 self._silo.claim(announcement)
-                self._steps = RoundSteps(
-                    self._kernel,
-                    self.plan,
-                    number,
-                    self._randomness.child("round", number),
-                    # Of this run: who withdrew from it stays out, re-consent or not.
-                    lambda: self._silo.account.switched_off(self.run),
-                )
-                batches = self._batches()
-                yield TrainingRound(number, batches)
-                if next(batches, None) is not None:
-                    raise PrivacyRefusal(
-                        f"round {number} has batches left; take all of its steps before the next round"
-                    )
-                self._finish(number, start)
-            seconds = time.perf_counter() - began
-            self._logs.append(RoundLog(number, (self._silo.name,) if joined else (), {}, None, seconds))
+                self._steps = self._steps_of(number)
+            batches = self._batches(number, start) if joined else self._sit_out(number)
+            yield TrainingRound(number, batches)
+            # A round that was refused half-way stays open, whatever the loop did with the refusal.
+            if next(batches, None) is not None or self._steps is not None:
+                raise PrivacyRefusal(f"round {number} has batches left; take all of its steps before the next round")
+        self._require_untouched()  # after the last round nobody else would look
 
-    def _batches(self) -> Iterator[DrawnBatch]:
-        """The batches of the round that has begun."""
+    def _steps_of(self, number: int) -> RoundSteps:
+        randomness = self._randomness.child("round", number)
+        # Of this run: who withdrew from it stays out, re-consent or not.
+        return RoundSteps(
+            self._kernel, self.plan, number, randomness, lambda: self._silo.account.switched_off(self.run)
+        )
+
+    def _sit_out(self, number: int) -> Iterator[DrawnBatch]:
+        self._logs.append(RoundLog(number, (), {}, None, 0.0))
+        return iter(())
+
+    def _batches(self, number: int, start: Tensor) -> Iterator[DrawnBatch]:
+        """The batches of the round that has begun. The round is finished when the last one has had its step."""
         assert self._steps is not None
+        began = time.perf_counter()
         for _ in range(self.public.schedule.local_steps):
             positions = self._steps.draw()
             self._current = DrawnBatch(self._silo.records.select(positions), positions)
@@ -224,10 +241,12 @@ class PersonalTrainer:
                     "the last batch was left without its step: whether a step is taken must not depend on the records "
                     "that were drawn; call step(batch) for every batch, empty ones included"
                 )
+        self._finish(number, start)
+        self._logs.append(RoundLog(number, (self._silo.name,), {}, None, time.perf_counter() - began))
 
     def _finish(self, number: int, start: Tensor) -> None:
         """Store what the round released, so that the run can be continued from it."""
-        self._require_untouched()  # after the last step of a run nobody else would look
+        self._require_untouched()
         self._flat.require_finite()
         assert self._steps is not None
         self._draws += self._steps.draws
@@ -259,6 +278,24 @@ class PersonalTrainer:
                 "loss.backward() and optimiser.step() from the loop: step(batch) does both. To average models, change "
                 "a copy"
             )
+
+
+def record_loss(loss: PerRecordLoss) -> PerRecordLoss:
+    """The loss of each record. One of `torch.nn` that averages over a batch is taken apart; others stay as they are.
+
+    Class weights stay refused: their mean is divided by the sum of the weights that were drawn.
+    """
+    averages = isinstance(loss, _Loss) and loss.reduction == "mean" and getattr(loss, "weight", None) is None
+    if not averages:
+        return loss
+    each = deepcopy(loss)
+    each.reduction = "none"  # type: ignore[attr-defined]
+
+    def one_by_one(outputs: Tensor, targets: Tensor) -> Tensor:
+        losses = each(outputs, targets)
+        return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
+
+    return one_by_one
 
 
 def as_budget_table(budgets: BudgetTable | ArrayLike, records: int) -> BudgetTable:

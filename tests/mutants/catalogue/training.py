@@ -562,6 +562,14 @@ TRAINING = (
         ("tests/one_silo/test_personal_trainer.py::test_there_is_no_way_around_a_private_step",),
     ),
     Mutant(
+        "refused-round-of-an-own-loop-finished",
+        "rule 12",
+        "one_silo/personal_trainer.py",
+        " or self._steps is not None:",
+        ":",
+        ("tests/one_silo/test_personal_trainer.py::test_a_round_that_was_refused_is_never_finished",),
+    ),
+    Mutant(
         "who-withdrew-from-an-own-loop-rejoins-it",
         "rule 12",
         "one_silo/personal_trainer.py",

@@ -80,10 +80,7 @@ class Certificate:
             # budget's own bracket, because the lower end of that bracket costs no more than the budget.
             nodes, costs = (np.concatenate(each) for each in zip(*map(self._table, filled[::-1].tolist()), strict=True))
             for part in _parts(budgets.size):
-                # side="right" minus one: the last node whose cost is at most the budget, never the next above.
-                chosen = np.searchsorted(costs, budgets[part], side="right") - 1
-                fits = (chosen >= 0) & (budgets[part] > 0.0)
-                q[part], cost[part] = np.where(fits, nodes[chosen], 0.0), np.where(fits, costs[chosen], 0.0)
+                q[part], cost[part] = largest_within(nodes, costs, budgets[part])
         return q, cost
 
     def fill(self) -> None:
@@ -145,6 +142,14 @@ class Certificate:
             ends = np.cumsum([missing[i].size for i in unfinished])
             for index, part in zip(unfinished, np.split(prices, ends[:-1]), strict=True):
                 self._brackets[index] = _merged(*self._brackets[index], missing[index], part)
+
+
+def largest_within(nodes: FloatArray, costs: FloatArray, budgets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """For each budget, the last node whose cost is within it, and that cost; 0 and 0 if none is. Costs rise."""
+    # side="right" minus one: the last node whose cost is at most the budget, never the next above.
+    chosen = np.searchsorted(costs, budgets, side="right") - 1
+    fits = (chosen >= 0) & (budgets > 0.0)
+    return np.where(fits, nodes[chosen], 0.0), np.where(fits, costs[chosen], 0.0)
 
 
 def _parts(size: int) -> list[slice]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from rpdp.accounting import pld, renyi
+from rpdp.accounting.arguments import finite_levels, like, not_negative, probabilities
 from rpdp.accounting.certificate import SMALLEST_PROBABILITY, Certificate
 from rpdp.accounting.noise_limits import require_priceable
 from rpdp.accounting.participation import ExplicitCount
@@ -122,8 +123,8 @@ class PrivacyCurve:
         The true cost rises with q. These bounds are computed one by one, so that they may dip, by less than their
         distance from the truth (see `bounds`).
         """
-        values = _probabilities(q)
-        return _like(q, self._distinct(values, self._price))
+        values = probabilities(q)
+        return like(q, self._distinct(values, self._price))
 
     def epsilon_above(self, q: ArrayLike) -> FloatArray:
         """Like `epsilon`, for each q rounded up to a lattice (by at most 0.14 %).
@@ -131,11 +132,11 @@ class PrivacyCurve:
         The cost of a lattice point is computed once per curve. That pays off for very many q, and for several silos
         whose q are similar.
         """
-        return self._distinct(_lattice_above(_probabilities(q)), self._price_lattice)
+        return self._distinct(_lattice_above(probabilities(q)), self._price_lattice)
 
     def covers(self, q: ArrayLike, cost: ArrayLike) -> NDArray[np.bool_]:
         """Whether each stated cost is at least a computed one: of its q, or of the lattice point above it."""
-        values, stated = np.broadcast_arrays(_probabilities(q), np.asarray(cost, dtype=np.float64))
+        values, stated = np.broadcast_arrays(probabilities(q), np.asarray(cost, dtype=np.float64))
         asked, costs = values.ravel(), stated.ravel()
         covered = costs >= self._certificate.prices(asked)
         for price in (lambda few: self._distinct(few, self._price), self.epsilon_above):
@@ -157,14 +158,11 @@ class PrivacyCurve:
     def sampling_probability(self, epsilon: ArrayLike) -> FloatArray: ...
     def sampling_probability(self, epsilon: ArrayLike) -> FloatArray | float:
         """For each budget, the largest q (to 0.5 %) whose cost is within it: 1 from cost(1) up, 0 below every cost."""
-        return _like(epsilon, self.certify(epsilon)[0])
+        return like(epsilon, self.certify(epsilon)[0])
 
     def certify(self, epsilon: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """The sampling probability for each budget and the cost of that probability, which never exceeds the budget."""
-        budgets = np.asarray(epsilon, dtype=np.float64)
-        if np.isnan(budgets).any() or (budgets < 0.0).any():
-            bad = budgets[np.isnan(budgets) | (budgets < 0.0)].flat[0]
-            raise InputError(f"epsilon={bad} must be a number that is not negative")
+        budgets = not_negative(epsilon)
         q, cost = self._certificate.invert(budgets.ravel())
         return q.reshape(budgets.shape), cost.reshape(budgets.shape)
 
@@ -180,7 +178,7 @@ class PrivacyCurve:
 
         A finer `accuracy` takes longer and raises the lower bound; the upper one is the price, as always.
         """
-        values = np.atleast_1d(_probabilities(q)).astype(np.float64)
+        values = np.atleast_1d(probabilities(q)).astype(np.float64)
         upper = np.atleast_1d(self.epsilon(values))
         lower = np.zeros(values.shape)
         drawn = values >= SMALLEST_PROBABILITY  # below it only the upper bound is known
@@ -198,15 +196,13 @@ class PrivacyCurve:
     def delta(self, q: float, epsilon: ArrayLike) -> FloatArray: ...
     def delta(self, q: float, epsilon: ArrayLike) -> FloatArray | float:
         """The privacy profile δ(ε) of a record: upper bounds at any ε ≥ 0, whatever δ the curve was made for."""
-        probability = float(_probabilities(q))
-        levels = np.asarray(epsilon, dtype=np.float64)
-        if not np.isfinite(levels).all() or (levels < 0.0).any():
-            raise InputError(f"epsilon={epsilon!r} must be finite and not negative")
+        probability = float(probabilities(q))
+        levels = finite_levels(epsilon)
         if probability == 0.0 or self._run.steps == 0:
-            return _like(epsilon, np.zeros(levels.shape))
+            return like(epsilon, np.zeros(levels.shape))
         probability = max(probability, SMALLEST_PROBABILITY)
         values = np.array([self._one_delta(probability, float(level)) for level in levels.ravel()])
-        return _like(epsilon, values.reshape(levels.shape))
+        return like(epsilon, values.reshape(levels.shape))
 
     def advantage(self, q: float) -> float:
         """The largest membership advantage (total variation) that any attacker can have: δ at ε = 0."""
@@ -292,20 +288,7 @@ class PrivacyCurve:
         return bound if math.isnan(other) else min(bound, other)
 
 
-def _probabilities(q: ArrayLike) -> FloatArray:
-    values = np.asarray(q, dtype=np.float64)
-    wrong = ~((values >= 0.0) & (values <= 1.0))
-    if wrong.any():
-        raise InputError(f"q={values[wrong].flat[0]} must lie between 0 and 1")
-    return values
-
-
 def _lattice_above(q: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         steps = np.floor(-np.log2(q) * _LATTICE_PER_OCTAVE)
     return np.where(q > 0.0, np.maximum(np.exp2(-steps / _LATTICE_PER_OCTAVE), q), 0.0)
-
-
-def _like(given: ArrayLike, values: FloatArray) -> FloatArray | float:
-    """A float for a scalar argument, else the array."""
-    return float(values) if np.ndim(given) == 0 else values

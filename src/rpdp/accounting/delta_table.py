@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.accounting.certificate import largest_within
 from rpdp.accounting.noise_limits import require_priceable
 from rpdp.accounting.renyi import run_log_moments, tight_epsilon
 from rpdp.accounting.renyi_filter import ORDERS
@@ -52,10 +53,7 @@ class DeltaTable:
 
     def certify(self, epsilon: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
         """For each budget, the largest q of the table whose cost is within it, and that cost; 0 and 0 if none is."""
-        costs = self.costs(delta)
-        chosen = np.searchsorted(costs, epsilon, side="right") - 1
-        fits = (chosen >= 0) & (epsilon > 0.0)
-        return np.where(fits, self.q[chosen], 0.0), np.where(fits, costs[chosen], 0.0)
+        return largest_within(self.q, self.costs(delta), epsilon)
 
     def covers(self, q: FloatArray, cost: FloatArray, delta: float) -> NDArray[np.bool_]:
         """Whether each stated cost is at least that of the q of the table at or just above its q."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rpdp.accounting import PrivacyCurve
 from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import counts_repr
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
@@ -285,7 +284,7 @@ class Silo:
         if run in {status.run for status in statuses}:
             return self._resumed(run, public)
         # Settings whose cost nobody can compute are refused, whatever kind of account would price them.
-        PrivacyCurve(public.schedule, noise_multiplier=public.noise_multiplier, delta=public.delta)
+        public.curve_at(public.delta)
         allowance = self.policy.allowance(public)
         self._require_purpose(public)
         self._require_accounts(public)

@@ -45,9 +45,14 @@ def assign_allowed(
     | account | δ | priced by |
     |---|---|---|
     | sums | the common one, or more | the estimator, at the common δ |
-    | sums | smaller, such as a share of a person's | `DeltaTable`, at its own δ rounded down to a public lattice |
-    | Rényi | – | `DivergenceCurve` at its order |
+    | sums | smaller, such as a share of a person's | `delta_table`, at its own δ rounded down to a public lattice |
+    | Rényi | – | `divergence_curve` at its order |
     """
+    if public.request is not None and estimator != "certified":
+        raise PlanError(
+            f"estimator={estimator!r} finds sampling probabilities, but a plan with a request samples nobody: records "
+            "have weights, whose price is exact; use estimator='certified'"
+        )
     making = _Assignment(public, allowed, len(ids))
     common = public.delta if allowed.common_delta is None else allowed.common_delta
     sums = allowed.order == 0

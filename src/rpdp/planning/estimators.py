@@ -1,6 +1,6 @@
 """Estimators: from a budget to a sampling probability (privacy.md, section 6).
 
-An estimator takes a `PrivacyCurve` and an array of budgets. It returns an `Estimate`: for each budget a probability,
+An estimator takes a curve of costs and an array of budgets. It returns an `Estimate`: for each budget a probability,
 its cost, and the number of rounds in which the record may be active without overspending.
 
 | estimator       | probability                                | active     | the promise holds                |
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from rpdp.accounting import PrivacyCurve
+    from rpdp.accounting.costs import CostCurve
 
 AUTHORS_CANDIDATES = np.unique(np.concatenate([np.arange(1, 100) / 100.0, np.arange(1, 100) / 1000.0, [1.0]]))
 """Π in the paper's published code: 0.01 … 0.99 by 0.01, 0.001 … 0.099 by 0.001, and 1."""
@@ -54,18 +54,18 @@ class Estimate:
 class Estimator(Protocol):
     """A rule that turns budgets into sampling probabilities for the run of a given curve."""
 
-    def __call__(self, curve: PrivacyCurve, budgets: NDArray[np.float64]) -> Estimate:
+    def __call__(self, curve: CostCurve, budgets: NDArray[np.float64]) -> Estimate:
         """Sampling probabilities for `budgets`."""
         ...
 
 
-def certified(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> Estimate:
+def certified(curve: CostCurve, budgets: NDArray[np.float64]) -> Estimate:
     """The largest tabulated q with cost(q) ≤ ε; slack at most 0.5 % of ε (2.5e-4 below ε = 0.05). The default."""
     q, cost = curve.certify(budgets)
     return Estimate(q, cost, _all_rounds(curve, budgets))
 
 
-def binary_search(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> Estimate:
+def binary_search(curve: CostCurve, budgets: NDArray[np.float64]) -> Estimate:
     """One bisection per distinct budget, as in IDP-SGD (Boenisch et al. 2023): sound, but slow for many budgets.
 
     It ends on the safe side, with a cost at most 0.1 % below the budget.
@@ -75,7 +75,7 @@ def binary_search(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> Estimate
     return Estimate(q_and_cost[where, 0], q_and_cost[where, 1], _all_rounds(curve, budgets))
 
 
-def _search(curve: PrivacyCurve, budget: float) -> tuple[float, float]:
+def _search(curve: CostCurve, budget: float) -> tuple[float, float]:
     largest = curve.largest_cost
     if largest <= budget:
         return 1.0, largest
@@ -111,7 +111,7 @@ class CurveFit:
 
 
 def fit_curve(
-    curve: PrivacyCurve,
+    curve: CostCurve,
     candidates: ArrayLike = AUTHORS_CANDIDATES,
     start: tuple[float, float, float] = (1.0, 1.0, 1.0),
 ) -> CurveFit:
@@ -137,7 +137,7 @@ def fit_curve(
     return CurveFit(float(a), float(b), float(c), r_squared, curve.largest_cost)
 
 
-def scf(curve: PrivacyCurve, budgets: NDArray[np.float64], candidates: ArrayLike = AUTHORS_CANDIDATES) -> Estimate:
+def scf(curve: CostCurve, budgets: NDArray[np.float64], candidates: ArrayLike = AUTHORS_CANDIDATES) -> Estimate:
     """The paper's Simulation-CurveFitting, made sound by the budget accountant.
 
     The fitted curve can lie below the true one, so some records would overspend; `facts["violation"]` is the largest
@@ -162,7 +162,7 @@ def scf(curve: PrivacyCurve, budgets: NDArray[np.float64], candidates: ArrayLike
 
 
 def _active_rounds(
-    curve: PrivacyCurve,
+    curve: CostCurve,
     q: NDArray[np.float64],
     budgets: NDArray[np.float64],
     whole_run: NDArray[np.float64],
@@ -186,7 +186,7 @@ def _active_rounds(
             too_many[rows[~fits]] = announced
 
 
-def _all_rounds(curve: PrivacyCurve, budgets: NDArray[np.float64]) -> NDArray[np.int32]:
+def _all_rounds(curve: CostCurve, budgets: NDArray[np.float64]) -> NDArray[np.int32]:
     return np.full(budgets.shape, curve.schedule.rounds, dtype=np.int32)
 
 

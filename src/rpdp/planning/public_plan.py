@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rpdp.accounting import ACCOUNTANTS, Accountant, PrivacyCurve, Schedule
 from rpdp.accounting.delta_table import DeltaTable
 from rpdp.accounting.divergence import DivergenceCurve
+from rpdp.accounting.gaussian_curve import GaussianCurve, GaussianDeltaTable, GaussianDivergence
 from rpdp.budgets.account_kinds import ACCOUNT_KINDS, MOST_SILOS_PER_PERSON, AccountKind
 from rpdp.checks import (
     require_choice,
@@ -31,6 +32,7 @@ from rpdp.planning.recipe import Recipe
 from rpdp.planning.request import Request
 
 if TYPE_CHECKING:
+    from rpdp.accounting.costs import CostCurve, DeltaCosts, DivergenceCosts
     from rpdp.budgets import BudgetTable
     from rpdp.planning.silo_plan import SiloPlan
 
@@ -217,37 +219,49 @@ class PublicPlan:
         return html_table("Public plan", [*facts.items(), *(("note", note) for note in self.notes)])
 
     @property
-    def curve(self) -> PrivacyCurve:
-        """The cost of this plan for a record, as a function of its sampling probability, at the plan's δ."""
+    def curve(self) -> CostCurve:
+        """The cost of this plan for a record, as a function of its probability or weight q, at the plan's δ."""
         return self.curve_at(self.delta)
 
-    def curve_at(self, delta: float) -> PrivacyCurve:
+    def curve_at(self, delta: float) -> CostCurve:
         """The cost of this plan for a record at another δ."""
         if delta not in self._curves:
-            self._curves[delta] = PrivacyCurve(
-                self.schedule, noise_multiplier=self.noise_multiplier, delta=delta, accountant=self.accountant
-            )
+            self._curves[delta] = self._curve_at(delta)
         return self._curves[delta]
 
-    @cached_property
-    def delta_table(self) -> DeltaTable:
-        """The cost of this plan for records with a δ of their own."""
-        return DeltaTable(self.schedule, noise_multiplier=self.noise_multiplier)
+    def _curve_at(self, delta: float) -> CostCurve:
+        sigma = self.noise_multiplier
+        if self.request is not None:
+            return GaussianCurve(self.schedule, noise_multiplier=sigma, delta=delta, weights=self.request.weights)
+        return PrivacyCurve(self.schedule, noise_multiplier=sigma, delta=delta, accountant=self.accountant)
 
-    def divergence_curve(self, order: float) -> DivergenceCurve:
+    @cached_property
+    def delta_table(self) -> DeltaCosts:
+        """The cost of this plan for records with a δ of their own."""
+        sigma = self.noise_multiplier
+        if self.request is not None:
+            return GaussianDeltaTable(self.schedule, noise_multiplier=sigma, weights=self.request.weights)
+        return DeltaTable(self.schedule, noise_multiplier=sigma)
+
+    def divergence_curve(self, order: float) -> DivergenceCosts:
         """The cost of this plan for a record with a Rényi account of this order."""
         if order not in self._divergences:
-            self._divergences[order] = DivergenceCurve(
-                self.schedule, noise_multiplier=self.noise_multiplier, order=order
-            )
+            self._divergences[order] = self._divergence_curve(order)
         return self._divergences[order]
 
+    def _divergence_curve(self, order: float) -> DivergenceCosts:
+        sigma = self.noise_multiplier
+        if self.request is not None:
+            weights = self.request.weights
+            return GaussianDivergence(self.schedule, noise_multiplier=sigma, order=order, weights=weights)
+        return DivergenceCurve(self.schedule, noise_multiplier=sigma, order=order)
+
     @cached_property
-    def _curves(self) -> dict[float, PrivacyCurve]:
+    def _curves(self) -> dict[float, CostCurve]:
         return {}
 
     @cached_property
-    def _divergences(self) -> dict[float, DivergenceCurve]:
+    def _divergences(self) -> dict[float, DivergenceCosts]:
         return {}
 
     @cached_property

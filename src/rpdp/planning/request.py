@@ -13,10 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from rpdp.accounting.gaussian_curve import ALL_OR_NOTHING, PERSONAL_WEIGHTS
 from rpdp.checks import require_choice, require_count
 from rpdp.errors import InputError
+
+if TYPE_CHECKING:
+    from rpdp.accounting._types import FloatArray
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 RequestEstimator = Literal["everyone", "representative"]
@@ -87,6 +91,11 @@ class Request:
     def norm(self) -> float:
         """The largest norm of a record's contribution: L of the run."""
         return math.sqrt(len(self.measures))
+
+    @property
+    def weights(self) -> FloatArray:
+        """The weights above 0 that a record may have, rising to 1."""
+        return ALL_OR_NOTHING if self.estimator == "everyone" else PERSONAL_WEIGHTS
 
     @property
     def parts(self) -> tuple[slice, ...]:

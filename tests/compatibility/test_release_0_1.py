@@ -121,10 +121,10 @@ def statuses(shown: dict[str, Any]) -> dict[str, Any]:
     return {one["status"]["run"]: {name: one["status"][name] for name in STATUS} for one in shown["runs"]}
 
 
-def unpacked(directory: Path) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
+def unpacked(directory: Path, kept: Path = ARCHIVE) -> Path:
+    with tarfile.open(kept) as archive:
         archive.extractall(directory, filter="tar")  # keeps the modes of directories, which `data` would not
-    return directory / "release-0.1"
+    return directory / kept.name.removesuffix(".tar.gz")
 
 
 def beside(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Release:

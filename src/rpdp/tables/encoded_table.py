@@ -80,6 +80,7 @@ class EncodedTable:
         is_test: Whether a record is for testing.
         silos: The text of the silo column of each record, if one was asked for.
         survey: How the cells were read.
+        values: For each column of features the value of each record (`TableColumn.value`), for statistics.
     """
 
     features: NDArray[np.float32]
@@ -90,6 +91,7 @@ class EncodedTable:
     is_test: NDArray[np.bool_]
     silos: NDArray[np.str_] | None
     survey: TableSurvey
+    values: Mapping[str, NDArray[np.float32]]
 
     __repr__ = counts_repr
 
@@ -106,4 +108,5 @@ class EncodedTable:
             subjects=None if self.subjects is None else self.subjects[rows],
             is_test=self.is_test[rows],
             silos=None if self.silos is None else self.silos[rows],
+            values={name: values[rows] for name, values in self.values.items()},
         )

@@ -65,6 +65,10 @@ class TableColumn(ABC):
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:
         """The features of one cell; an empty text is a missing value."""
 
+    @abstractmethod
+    def value(self, cell: str) -> float:
+        """The value of one cell, for statistics: a number in its range or the place of its level; NaN if missing."""
+
 
 def level(name: str, value: object) -> str:
     """Check a value of a column: a text, a whole number or a truth value. All are compared as texts."""
@@ -144,6 +148,12 @@ class _Ranged(TableColumn):
             return features, Reading.UNREADABLE if cell else Reading.MISSING
         return features, Reading.AS_DECLARED if clipped == value else Reading.CLIPPED
 
+    def value(self, cell: str) -> float:
+        """See `TableColumn.value`."""
+        number = self.number(cell) if cell else math.nan
+        low, high = self.range
+        return min(max(number, low), high) if math.isfinite(number) else math.nan
+
     @abstractmethod
     def number(self, cell: str) -> float:
         """The number of a cell that is not empty; NaN if it has none."""
@@ -216,6 +226,12 @@ class CategoryColumn(TableColumn):
         features[place] = 1.0
         return tuple(features), reading
 
+    def value(self, cell: str) -> float:
+        """See `TableColumn.value`; after the levels comes the place of every other value."""
+        if not cell:
+            return math.nan
+        return float(self.levels.index(cell) if cell in self.levels else len(self.levels))
+
 
 @dataclass(frozen=True)
 class YesNoColumn(TableColumn):
@@ -244,6 +260,11 @@ class YesNoColumn(TableColumn):
             value, reading = 0.5, Reading.UNKNOWN if cell else Reading.MISSING
         return ((value, float(reading is Reading.MISSING)) if self.missing else (value,)), reading
 
+    def value(self, cell: str) -> float:
+        """See `TableColumn.value`: 0 is no, 1 is yes, and any other text is missing."""
+        answer = cell.casefold()
+        return float(answer in self.yes) if answer in self.yes or answer in self.no else math.nan
+
 
 @dataclass(frozen=True)
 class IgnoredColumn(TableColumn):
@@ -258,6 +279,10 @@ class IgnoredColumn(TableColumn):
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:
         """See `TableColumn.encode`."""
         return (), Reading.AS_DECLARED
+
+    def value(self, cell: str) -> float:
+        """See `TableColumn.value`."""
+        return math.nan
 
 
 KINDS: dict[str, type[TableColumn]] = {

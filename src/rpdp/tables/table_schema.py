@@ -151,7 +151,7 @@ class TableSchema:
         rows = table.filter(pa.array(kept)) if not kept.all() else table
         if not len(rows):
             raise InputError(f"none of {len(table):,} rows is left; check keep and the values of its columns")
-        features, readings = self._features(rows)
+        features, readings, values = self._features(rows)
         numbers = np.flatnonzero(kept) + 1
         ids = self._ids(rows, numbers)
         subjects = None if self.subject is None else _full(rows, self.subject, "subject", "person")
@@ -164,6 +164,7 @@ class TableSchema:
             self._tests(rows, ids if subjects is None else subjects, seed),
             None if silo is None else _texts(rows, silo),
             TableSurvey(len(table), len(rows), readings, self._unused(table, silo)),
+            values,
         )
 
     def _require_columns(self, table: pa.Table, silo: str | None) -> None:
@@ -193,15 +194,20 @@ class TableSchema:
     def _is_kept(self, cell: str, values: tuple[str, ...]) -> bool:
         return cell in values if values else self._present(cell) != ""
 
-    def _features(self, rows: pa.Table) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int64]]]:
-        parts, readings = [], {}
+    def _features(
+        self, rows: pa.Table
+    ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int64]], dict[str, NDArray[np.float32]]]:
+        """The features, how often each column was read how, and the columns' values."""
+        parts, readings, values = [], {}, {}
         for name, column in self._used.items():
             texts, places = distinct_texts(rows.column(name))
-            encoded = [column.encode(self._present(each)) for each in texts]
+            cells = [self._present(each) for each in texts]
+            encoded = [column.encode(each) for each in cells]
             parts.append(np.array([features for features, _ in encoded], dtype=np.float32)[places])
             found = np.array([reading for _, reading in encoded], dtype=np.int64)[places]
             readings[name] = np.bincount(found, minlength=len(Reading))
-        return np.concatenate(parts, axis=1), readings
+            values[name] = np.array([column.value(each) for each in cells], dtype=np.float32)[places]
+        return np.concatenate(parts, axis=1), readings, values
 
     def _present(self, cell: str) -> str:
         return "" if cell in self.missing else cell

@@ -1,0 +1,62 @@
+"""Statistics with personal budgets: counts, means, histograms and more, from noisy sums that silos release once.
+
+`Inquiry` puts statistics together into a request; `ColumnSource` answers it over a silo's columns; the inquiry turns
+the released sums into `NoisyEstimate`s with intervals (privacy.md, section 9). Names load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rpdp.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from rpdp.statistics.budget_check import BudgetCheck as BudgetCheck
+    from rpdp.statistics.budget_check import check_budgets as check_budgets
+    from rpdp.statistics.column_source import ColumnSource as ColumnSource
+    from rpdp.statistics.columns import Columns as Columns
+    from rpdp.statistics.columns import Levels as Levels
+    from rpdp.statistics.columns import NumberRange as NumberRange
+    from rpdp.statistics.columns import declared_columns as declared_columns
+    from rpdp.statistics.estimate import NoisyEstimate as NoisyEstimate
+    from rpdp.statistics.expected_error import expected_estimates as expected_estimates
+    from rpdp.statistics.inquiry import Inquiry as Inquiry
+    from rpdp.statistics.measures import Axis as Axis
+    from rpdp.statistics.noisy_sums import NoisySums as NoisySums
+    from rpdp.statistics.statistic import Correlation as Correlation
+    from rpdp.statistics.statistic import Count as Count
+    from rpdp.statistics.statistic import Histogram as Histogram
+    from rpdp.statistics.statistic import Mean as Mean
+    from rpdp.statistics.statistic import Quantiles as Quantiles
+    from rpdp.statistics.statistic import StandardDeviation as StandardDeviation
+    from rpdp.statistics.statistic import Statistic as Statistic
+    from rpdp.statistics.statistic import Sum as Sum
+    from rpdp.statistics.statistic import Variance as Variance
+
+_STATISTICS = "rpdp.statistics.statistic"
+_HOME_OF = {
+    "Axis": "rpdp.statistics.measures",
+    "BudgetCheck": "rpdp.statistics.budget_check",
+    "ColumnSource": "rpdp.statistics.column_source",
+    "Columns": "rpdp.statistics.columns",
+    "Correlation": _STATISTICS,
+    "Count": _STATISTICS,
+    "NoisyEstimate": "rpdp.statistics.estimate",
+    "Histogram": _STATISTICS,
+    "Inquiry": "rpdp.statistics.inquiry",
+    "Levels": "rpdp.statistics.columns",
+    "Mean": _STATISTICS,
+    "NoisySums": "rpdp.statistics.noisy_sums",
+    "NumberRange": "rpdp.statistics.columns",
+    "Quantiles": _STATISTICS,
+    "StandardDeviation": _STATISTICS,
+    "Statistic": _STATISTICS,
+    "Sum": _STATISTICS,
+    "Variance": _STATISTICS,
+    "check_budgets": "rpdp.statistics.budget_check",
+    "declared_columns": "rpdp.statistics.columns",
+    "expected_estimates": "rpdp.statistics.expected_error",
+}
+
+__all__ = [*_HOME_OF]
+__getattr__ = lazy_names(__name__, _HOME_OF)

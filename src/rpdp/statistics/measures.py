@@ -1,0 +1,385 @@
+"""What a record adds to the vector of a request: the measures, their public settings and the cells of a record.
+
+| kind | a record's part | norm |
+|---|---|---|
+| `count` | 1 | 1 |
+| `sum` | its value divided by the largest magnitude in the range | ≤ 1 |
+| `moments` | products of powers of its values, in the cells of its group | ≤ 1 |
+| `histogram` | 1 in the cell of its value, or of its two values | 1 |
+
+A measure reads its own settings strictly: what it does not know, it refuses, from the settings alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rpdp.errors import InputError
+from rpdp.federation.cells import NO_CELL
+from rpdp.planning.request import MeasureSpec
+from rpdp.statistics.columns import MISSING, OTHER, Levels, NumberRange
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpdp.statistics.columns import Columns, Declared
+
+MOST_DEGREE = 4
+_LEVEL_OF_DEGREE = {1: (1.0, 3.0**0.25), 2: (1.0, 1.3, 0.9), 3: (1.0, 1.3, 0.9, 0.4), 4: (1.0, 1.3, 1.1, 0.4, 0.4)}
+"""How much of a record's norm each power gets. The ratio 1 : 3^¼ of a count and a sum has the least mean square error
+of their ratio if that may lie anywhere in the range. Powers that serve for intervals alone get less."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The cells of one column in a histogram, or the groups that it makes.
+
+    Attributes:
+        column: The name of the column.
+        facts: What is public of it.
+        edges: Of a number: where its bins begin and end, from the low end of the range to the high end.
+    """
+
+    column: str
+    facts: Declared
+    edges: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", tuple(float(edge) for edge in self.edges))
+        if isinstance(self.facts, Levels):
+            if self.edges:
+                raise InputError(f"column {self.column!r} has levels, so its histogram has no edges")
+            return
+        rising = all(low < high for low, high in itertools.pairwise(self.edges))
+        ends = (self.facts.low, self.facts.high)
+        if len(self.edges) < 2 or not rising or (self.edges[0], self.edges[-1]) != ends:
+            raise InputError(
+                f"edges={list(self.edges)} of column {self.column!r} must rise from {ends[0]:g} to {ends[1]:g}"
+            )
+
+    @classmethod
+    def of(cls, values: object) -> Axis:
+        """Read what `plain` wrote."""
+        given = _mapping(values, "an axis")
+        column, facts = given.pop("column", None), _facts(given)
+        edges = tuple(_numbers(given.pop("edges", ())))
+        if given or not isinstance(column, str):
+            raise InputError(f"an axis has no settings {sorted(given)} and needs the name of a column, not {column!r}")
+        return cls(column, facts, edges)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values for a request."""
+        edges = {"edges": list(self.edges)} if self.edges else {}
+        return {"column": self.column, **self.facts.plain(), **edges}
+
+    @cached_property
+    def known(self) -> tuple[str, ...]:
+        """What the cells of values that are not missing stand for."""
+        if isinstance(self.facts, Levels):
+            return (*self.facts.levels, OTHER) if self.facts.has_other else self.facts.levels
+        return tuple(f"{low:g} – {high:g}" for low, high in itertools.pairwise(self.edges))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """What all cells stand for; missing values have the last one."""
+        return (*self.known, MISSING) if self.has_missing else self.known
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether missing values have a cell."""
+        return not isinstance(self.facts, Levels) or self.facts.has_missing
+
+    def places(self, values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+        """The cell of every value; `NO_CELL` for a value that can have none."""
+        absent = np.isnan(values)
+        if isinstance(self.facts, Levels):
+            places = np.where(absent, 0.0, values).astype(np.int64)
+            places[(places < 0) | (places >= len(self.known))] = NO_CELL
+        else:
+            inner = np.asarray(self.edges[1:-1])
+            places = np.searchsorted(inner, self.facts.clipped(values), side="right").astype(np.int64)
+        places[absent] = len(self.known) if self.has_missing else NO_CELL
+        return places
+
+
+class Measure(ABC):
+    """A part of a request."""
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of cells."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """All else that is to know of it."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, settings: dict[str, Any]) -> Measure:
+        """The measure of these settings; takes out what it knows."""
+
+    @abstractmethod
+    def require(self, columns: Columns) -> None:
+        """Refuse it if these columns do not fit."""
+
+    @abstractmethod
+    def cells(self, columns: Columns, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The cells of these records within the measure, and what they add there."""
+
+    @property
+    def spec(self) -> MeasureSpec:
+        """The measure as a part of a request."""
+        return MeasureSpec(self.kind, self.size, self.settings())
+
+
+@dataclass(frozen=True)
+class CountMeasure(Measure):
+    """How many records there are."""
+
+    kind: ClassVar[str] = "count"
+
+    @property
+    def size(self) -> int:
+        """See `Measure.size`."""
+        return 1
+
+    def settings(self) -> dict[str, Any]:
+        """See `Measure.settings`."""
+        return {}
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> CountMeasure:
+        """See `Measure.read`."""
+        return cls()
+
+    def require(self, columns: Columns) -> None:
+        """See `Measure.require`."""
+
+    def cells(self, columns: Columns, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """See `Measure.cells`."""
+        return np.zeros((len(rows), 1), dtype=np.int64), np.ones((len(rows), 1))
+
+
+@dataclass(frozen=True)
+class SumMeasure(Measure):
+    """The sum of a column, divided by the largest magnitude in its range; a missing value adds nothing."""
+
+    kind: ClassVar[str] = "sum"
+    column: str
+    facts: NumberRange
+
+    @property
+    def size(self) -> int:
+        """See `Measure.size`."""
+        return 1
+
+    def settings(self) -> dict[str, Any]:
+        """See `Measure.settings`."""
+        return {"column": self.column, **self.facts.plain()}
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> SumMeasure:
+        """See `Measure.read`."""
+        column, facts = settings.pop("column"), _facts(settings)
+        return cls(column, _number(column, facts))
+
+    def require(self, columns: Columns) -> None:
+        """See `Measure.require`."""
+        columns.require(self.column, self.facts)
+
+    def cells(self, columns: Columns, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """See `Measure.cells`."""
+        values = self.facts.clipped(columns.values[self.column][rows]) / self.facts.bound
+        absent = np.isnan(values)
+        index = np.where(absent, NO_CELL, 0)
+        return index[:, None], np.where(absent, 0.0, values)[:, None]
+
+
+@dataclass(frozen=True)
+class MomentsMeasure(Measure):
+    """Sums of products of powers of one or two columns, by group if `by` is given.
+
+    Values are scaled to [−1, 1]. A record adds cₖ·(xᵃyᵇ − mₖ) for every power up to the degree, where mₖ is ½ if a and
+    b are even, else 0, and the public cₖ keep the norm at most 1. A record that lacks one of the values adds nothing.
+    """
+
+    kind: ClassVar[str] = "moments"
+    columns: tuple[str, ...]
+    facts: tuple[NumberRange, ...]
+    degree: int
+    by: Axis | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.columns) <= 2 or len(self.columns) != len(self.facts):
+            raise InputError(f"moments are of one column or two, not of {list(self.columns)}")
+        if len(set(self.columns)) < len(self.columns):
+            raise InputError(f"moments of two columns need two different ones, not {self.columns[0]!r} twice")
+        if isinstance(self.degree, bool) or self.degree not in range(1, MOST_DEGREE + 1):
+            raise InputError(f"degree={self.degree!r} of moments must be between 1 and {MOST_DEGREE}")
+
+    @cached_property
+    def exponents(self) -> tuple[tuple[int, ...], ...]:
+        """The powers, in the order of the cells: the count comes first."""
+        every = itertools.product(range(self.degree + 1), repeat=len(self.columns))
+        return tuple(sorted((each for each in every if sum(each) <= self.degree), key=lambda each: (sum(each), each)))
+
+    @cached_property
+    def centres(self) -> NDArray[np.float64]:
+        """What is taken off each power."""
+        return np.array([0.5 if sum(each) and all(a % 2 == 0 for a in each) else 0.0 for each in self.exponents])
+
+    @cached_property
+    def factors(self) -> NDArray[np.float64]:
+        """By what each power is multiplied: Σ (cₖ · sup|xᵃyᵇ − mₖ|)² = 1."""
+        levels = np.array([_LEVEL_OF_DEGREE[self.degree][sum(each)] for each in self.exponents])
+        return np.asarray(levels / np.linalg.norm(levels * (1.0 - self.centres)), dtype=np.float64)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return 1 if self.by is None else len(self.by.labels)
+
+    @property
+    def size(self) -> int:
+        """See `Measure.size`."""
+        return self.groups * len(self.exponents)
+
+    def settings(self) -> dict[str, Any]:
+        """See `Measure.settings`."""
+        columns = [{"column": name, **facts.plain()} for name, facts in zip(self.columns, self.facts, strict=True)]
+        return {"columns": columns, "degree": self.degree} | ({} if self.by is None else {"by": self.by.plain()})
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> MomentsMeasure:
+        """See `Measure.read`."""
+        given = [_mapping(each, "a column") for each in settings.pop("columns")]
+        names = tuple(each.pop("column") for each in given)
+        facts = tuple(_number(name, _facts(each)) for name, each in zip(names, given, strict=True))
+        if any(given):
+            raise InputError(f"a column of moments has a name and a range, not {given}")
+        by = Axis.of(settings.pop("by")) if "by" in settings else None
+        return cls(names, facts, settings.pop("degree"), by)
+
+    def require(self, columns: Columns) -> None:
+        """See `Measure.require`."""
+        for name, facts in zip(self.columns, self.facts, strict=True):
+            columns.require(name, facts)
+        if self.by is not None:
+            columns.require(self.by.column, self.by.facts)
+
+    def cells(self, columns: Columns, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """See `Measure.cells`."""
+        scaled = [
+            facts.scaled(columns.values[name][rows]) for name, facts in zip(self.columns, self.facts, strict=True)
+        ]
+        value = self.of_values(*scaled)
+        group = np.zeros(len(rows), dtype=np.int64)
+        if self.by is not None:
+            group = self.by.places(columns.values[self.by.column][rows])
+        absent = np.isnan(value).any(axis=1) | (group == NO_CELL)
+        index = group[:, None] * len(self.exponents) + np.arange(len(self.exponents))
+        return np.where(absent[:, None], NO_CELL, index), np.where(absent[:, None], 0.0, value)
+
+    def of_values(self, *scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What records with these scaled values add to the cells of their group."""
+        powers = np.ones((len(scaled[0]), len(self.exponents)))
+        for place, each in enumerate(self.exponents):
+            for values, power in zip(scaled, each, strict=True):
+                powers[:, place] *= values**power if power else np.where(np.isnan(values), np.nan, 1.0)
+        return (powers - self.centres) * self.factors
+
+
+@dataclass(frozen=True)
+class HistogramMeasure(Measure):
+    """How many records fall into each cell of one axis, or of two."""
+
+    kind: ClassVar[str] = "histogram"
+    axes: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.axes) <= 2:
+            raise InputError(f"a histogram has one axis or two, not {len(self.axes)}")
+
+    @property
+    def size(self) -> int:
+        """See `Measure.size`."""
+        return int(np.prod([len(axis.labels) for axis in self.axes]))
+
+    def settings(self) -> dict[str, Any]:
+        """See `Measure.settings`."""
+        return {"axes": [axis.plain() for axis in self.axes]}
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> HistogramMeasure:
+        """See `Measure.read`."""
+        return cls(tuple(Axis.of(each) for each in settings.pop("axes")))
+
+    def require(self, columns: Columns) -> None:
+        """See `Measure.require`."""
+        for axis in self.axes:
+            columns.require(axis.column, axis.facts)
+
+    def cells(self, columns: Columns, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """See `Measure.cells`."""
+        index = np.zeros(len(rows), dtype=np.int64)
+        absent = np.zeros(len(rows), dtype=np.bool_)
+        for axis in self.axes:
+            places = axis.places(columns.values[axis.column][rows])
+            absent |= places == NO_CELL
+            index = index * len(axis.labels) + places
+        return np.where(absent, NO_CELL, index)[:, None], np.where(absent, 0.0, 1.0)[:, None]
+
+
+MEASURES: dict[str, type[Measure]] = {
+    each.kind: each for each in (CountMeasure, SumMeasure, MomentsMeasure, HistogramMeasure)
+}
+
+
+def read_measure(spec: MeasureSpec) -> Measure:
+    """The measure that a request describes; refused unless this is exactly how it describes itself."""
+    if spec.kind not in MEASURES:
+        raise InputError(f"kind={spec.kind!r} is not a measure known here: {', '.join(MEASURES)}")
+    settings = dict(spec.settings)
+    try:
+        made = MEASURES[spec.kind].read(settings)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"settings of measure {spec.kind!r}: {type(error).__name__}: {error}") from None
+    if settings or made.spec != spec:
+        raise InputError(f"measure {spec.kind!r} has settings or a size that are not its own: {spec.plain()}")
+    return made
+
+
+def _mapping(values: object, what: str) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{what} must map names to values, not be {values!r}")
+    return dict(values)
+
+
+def _numbers(values: Any) -> list[float]:
+    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in values):
+        raise InputError(f"edges={values!r} must be numbers")
+    return [float(each) for each in values]
+
+
+def _facts(given: dict[str, Any]) -> Declared:
+    """Take what is public of a column out of settings."""
+    if "range" in given:
+        low, high = given.pop("range")
+        return NumberRange(low, high)
+    return Levels(tuple(given.pop("levels")), given.pop("has_other"), given.pop("has_missing"))
+
+
+def _number(column: str, facts: Declared) -> NumberRange:
+    if not isinstance(facts, NumberRange):
+        raise InputError(f"column {column!r} has levels, so it has no mean; ask for proportions")
+    return facts

@@ -180,7 +180,7 @@ def run(case: Case, device: str) -> tuple[dict[str, Any], set[str]]:
     ]
     measured = Evaluation(tests, lambda output, targets: output.argmax(1) == targets)
     result = simulate(model, case.loss, silos, public, seed=3, evaluation=measured, workers=1)
-    assert {silo.model_values(silo.runs[-1]).device.type for silo in silos} == {device}
+    assert {silo.announced_like(silo.runs[-1]).device.type for silo in silos} == {device}
     assert {value.device.type for value in (result.values, *model.parameters())} == {"cpu"}
     return outcome(result), {silo.kernel_name for silo in silos}
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from rpdp import BudgetTable
+from rpdp import BudgetTable, PublicPlan
 from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal
 from rpdp.federation import Policy, Silo, Update, model_fingerprint
 from rpdp.ledger import MemoryAccount
-from rpdp.planning import SiloPlan, assign_allowed
+from rpdp.planning import MeasureSpec, Request, SiloPlan, assign_allowed
 from rpdp.sampling import Secure as SecureRandomness
 from rpdp.sampling import Seeded
 from rpdp.tasks.models.linear import logistic_regression
@@ -65,9 +65,13 @@ def test_training_cannot_take_what_is_reserved_for_another_purpose_by_its_name(p
     """The plan comes from the server. If its word counted, 0.9 of every budget would be open to training."""
     policy = replace(Policy.of(PUBLIC), reserved={purpose: 0.9})
     silo = Silo("a", make_records(2), BudgetTable(["a", "b"], [1.0, 4.0]), policy=policy)
-    renamed = replace(PUBLIC, purpose=purpose)
-    with pytest.raises(PrivacyRefusal, match=f"states purpose='{purpose}', but its rounds are training"):
-        admit(silo, renamed)
+    with pytest.raises(InputError, match=f"purpose='{purpose}' with request=None"):
+        replace(PUBLIC, purpose=purpose)
+    asked = PublicPlan.of_request(
+        Request("everyone", (MeasureSpec("count", 1),)), noise_multiplier=1.0, delta=1e-3, purpose=purpose
+    )
+    with pytest.raises(PrivacyRefusal, match=f"purpose='{purpose}' is not one that it answers"):
+        admit(silo, asked)
     assert_untouched(silo)
     plan = admit(silo, PUBLIC)
     assert (plan.cost <= 0.1 * silo.budgets.epsilon * (1.0 + 1e-12)).all()

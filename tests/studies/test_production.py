@@ -73,7 +73,7 @@ def test_a_real_run_refuses_a_loss_that_raises_on_nan_and_doctor_says_so_before(
         ([("run.method", '"minimum"')], 3, "method minimum is for simulations only"),
         ([("run.split", '"by_seed"')], 2, "a real run has one split"),
         ([("policy.max_local_steps", "1")], 3, "local_steps=2 (policy: at most 1)"),
-        ([("run.purpose", '"evaluation"')], 3, "the plan states purpose='evaluation', but its rounds are training"),
+        ([("run.purpose", '"evaluation"')], 2, "a plan for statistics or evaluation needs a rpdp.planning.Request"),
     ],
 )
 def test_what_is_no_real_run_is_refused(steward: Steward, changes: Sequence[Change], code: int, expected: str) -> None:

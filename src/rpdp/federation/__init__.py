@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rpdp.federation.messages import Update as Update
     from rpdp.federation.policy import Policy as Policy
     from rpdp.federation.production import run_production as run_production
+    from rpdp.federation.released_sums import ReleasedSums as ReleasedSums
+    from rpdp.federation.released_sums import release_sums as release_sums
     from rpdp.federation.run_result import RoundLog as RoundLog
     from rpdp.federation.run_result import RunResult as RunResult
     from rpdp.federation.run_result import SiloView as SiloView
@@ -33,6 +35,7 @@ _HOME_OF = {
     "Backbone": "rpdp.federation.backbones",
     "Evaluation": "rpdp.federation.evaluation",
     "Policy": "rpdp.federation.policy",
+    "ReleasedSums": "rpdp.federation.released_sums",
     "RoundLog": "rpdp.federation.run_result",
     "RunResult": "rpdp.federation.run_result",
     "Score": "rpdp.federation.score",
@@ -44,6 +47,7 @@ _HOME_OF = {
     "Update": "rpdp.federation.messages",
     "make_backbone": "rpdp.federation.backbones",
     "model_fingerprint": "rpdp.federation.fingerprint",
+    "release_sums": "rpdp.federation.released_sums",
     "run_production": "rpdp.federation.production",
     "simulate": "rpdp.federation.simulation",
 }

@@ -59,9 +59,13 @@ class Policy:
         max_momentum: The largest momentum of local SGD.
         min_micro_batch: The smallest micro-batch: with one record each, a step takes a hundred times as long.
         max_proximal: The largest strength of FedProx, the only backbone setting that a silo applies.
+        max_cells: The largest number of cells of a request.
 
-    The last five cost no budget. They limit what a server can do with a recipe besides training: with a learning rate
+    The last six cost no budget. They limit what a server can do with a recipe besides training: with a learning rate
     of 1e-30, say, announced weights of 1e30 stay as they are through all steps (privacy.md, rule 16).
+
+    Of a plan with a request only rounds, δ, runs and cells are limited: nobody is sampled and nothing is trained, its
+    clip norm follows from the number of measures, and what its noise costs a record is limited by the share of a run.
     """
 
     max_rounds: int
@@ -82,10 +86,11 @@ class Policy:
     max_momentum: float = 0.99
     min_micro_batch: int = 256
     max_proximal: float = 10.0
+    max_cells: int = 100_000
 
     def __post_init__(self) -> None:
         require_count("max_hold", self.max_hold, most=LONGEST_HOLD)
-        for name in ("max_rounds", "max_local_steps", "max_runs", "min_micro_batch"):
+        for name in ("max_rounds", "max_local_steps", "max_runs", "min_micro_batch", "max_cells"):
             require_count(name, getattr(self, name))
         for name in ("max_clip_norm", "min_noise_multiplier", "min_learning_rate", "max_learning_rate"):
             require_positive(name, getattr(self, name))
@@ -119,6 +124,7 @@ class Policy:
             max_momentum=public.recipe.momentum,
             min_micro_batch=public.recipe.micro_batch,
             max_proximal=max(_proximal(public), 0.0),
+            max_cells=cls.max_cells if public.request is None else public.request.size,
         )
 
     def allowance(self, public: PublicPlan) -> Allowance:
@@ -142,21 +148,15 @@ class Policy:
                 "steward agrees to this plan, add its fingerprint to allowed_plans",
                 Reason.POLICY,
             )
-        asked = {
+        asked: dict[str, tuple[float, str, float]] = {
             "rounds": (public.schedule.rounds, "at most", self.max_rounds),
-            "local_steps": (public.schedule.local_steps, "at most", self.max_local_steps),
-            "participation": (_participation(public), "at most", self.max_participation),
-            "clip_norm": (public.clip_norm, "at most", self.max_clip_norm),
-            "noise_multiplier": (public.noise_multiplier, "at least", self.min_noise_multiplier),
             "delta": (public.delta, "at most", self.lifetime_delta),
             "runs": (runs_before + 1, "at most", self.max_runs),
-            "learning_rate": (public.recipe.learning_rate, "at most", self.max_learning_rate),
-            "learning_rate of the last round": (_last_rate(public), "at least", self.min_learning_rate),
-            "momentum": (public.recipe.momentum, "at most", self.max_momentum),
-            "micro_batch": (public.recipe.micro_batch, "at least", self.min_micro_batch),
-            "proximal": (_proximal(public), "at most", self.max_proximal),
-            "smallest proximal": (_proximal(public), "at least", 0.0),
         }
+        if public.request is None:
+            asked |= self._asked_of_training(public)
+        else:
+            asked["cells"] = (public.request.size, "at most", self.max_cells)
         beyond = [
             f"{name}={value} (policy: {side} {limit})"
             for name, (value, side, limit) in asked.items()
@@ -172,6 +172,21 @@ class Policy:
                 "within the policy, or ask the data steward to change the policy",
                 Reason.POLICY,
             )
+
+    def _asked_of_training(self, public: PublicPlan) -> dict[str, tuple[float, str, float]]:
+        """What only a plan for training asks for, each with its limit."""
+        return {
+            "local_steps": (public.schedule.local_steps, "at most", self.max_local_steps),
+            "participation": (_participation(public), "at most", self.max_participation),
+            "clip_norm": (public.clip_norm, "at most", self.max_clip_norm),
+            "noise_multiplier": (public.noise_multiplier, "at least", self.min_noise_multiplier),
+            "learning_rate": (public.recipe.learning_rate, "at most", self.max_learning_rate),
+            "learning_rate of the last round": (_last_rate(public), "at least", self.min_learning_rate),
+            "momentum": (public.recipe.momentum, "at most", self.max_momentum),
+            "micro_batch": (public.recipe.micro_batch, "at least", self.min_micro_batch),
+            "proximal": (_proximal(public), "at most", self.max_proximal),
+            "smallest proximal": (_proximal(public), "at least", 0.0),
+        }
 
     def require_hold(self, hold: int, cancelled_before: int) -> None:
         """Refuse to hold budgets for too long, or again after too many runs that were cancelled."""

@@ -71,11 +71,11 @@ def run_production(
         raise InputError("run='' is empty: give the run a name, by which the ledgers know it")
     evaluation = None if evaluation is None else evaluation.checked(model)  # before anything is held
     known = Path(checkpoint) / HEADS if heads is None else Path(heads)
-    ledgers = _ledgers(silos)
+    ledgers = ledgers_of(silos)
     require_heads(known, ledgers)
     with one_thread():
         keep = partial(keep_heads, known, ledgers)
-        with _all_or_none(run, silos, keep):
+        with all_or_none(run, silos, keep):
             for silo in silos:
                 silo.admit(run, public, model, loss, Secure())
             rounds = InProcessRun(
@@ -94,7 +94,7 @@ def run_production(
 
 
 @contextmanager
-def _all_or_none(run: str, silos: Sequence[Silo], keep: Callable[[], None]) -> Iterator[None]:
+def all_or_none(run: str, silos: Sequence[Silo], keep: Callable[[], None]) -> Iterator[None]:
     """Cancel the run at every silo that holds it if the block fails, unless a round was charged anywhere.
 
     An interruption (Ctrl-C) cancels nothing: the same call continues the run, or its holds expire.
@@ -131,7 +131,7 @@ def _cancel(run: str, silos: Sequence[Silo]) -> tuple[list[str], list[str]]:
     return cancelled, failed
 
 
-def _ledgers(silos: Sequence[Silo]) -> dict[str, Ledger]:
+def ledgers_of(silos: Sequence[Silo]) -> dict[str, Ledger]:
     """Return the ledgers of the silos. A silo with any other account is refused at admission."""
     from rpdp.ledger import Ledger  # needs apsw, which simulations do not
 

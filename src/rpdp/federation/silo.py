@@ -2,9 +2,9 @@
 
 A silo does not trust the server. It admits a public plan only within its own policy, plans from what is left of its
 records' budgets, and holds the cost. Until the first round the hold can be cancelled, and costs nothing. From then on
-the silo answers announcements: it flips its own coin, charges the round, trains on the active records, stores the
-update, and only then releases it (privacy.md, sections 4, 5 and 8). The simulator and the deployment use this same
-class.
+the silo answers announcements: it flips its own coin, charges the round, does its local work (it trains on the active
+records, or adds up what they contribute to statistics), stores the update, and only then releases it (privacy.md,
+sections 4, 5, 8 and 9). The simulator and the deployment use this same class.
 """
 
 from __future__ import annotations
@@ -14,33 +14,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import torch
 
-from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import counts_repr
-from rpdp.errors import BudgetError, InputError, PlanError, PrivacyRefusal, Reason, RpdpError
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
+from rpdp.federation.admission_checks import (
+    matched_budgets,
+    require_accounts,
+    require_honest,
+    require_kind,
+    require_member,
+    require_same_code,
+    tabulate,
+)
 from rpdp.federation.devices import known_device
-from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.local_training import LocalTraining
+from rpdp.federation.local_work import TrainingWork
 from rpdp.federation.messages import Update
+from rpdp.federation.purposes import Purposes
+from rpdp.federation.sums import SumsWork
 from rpdp.ledger import AccountTerms, BudgetAccountant, MemoryAccount
-from rpdp.planning import assign_allowed, states_its_costs
+from rpdp.planning import assign_allowed
 from rpdp.training import FlatModel, make_kernel, require_value_independent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    import torch
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from rpdp.budgets import AccountKind, BudgetTable
+    from rpdp.budgets import BudgetTable
+    from rpdp.federation.cells import CellSource
+    from rpdp.federation.local_work import LocalWork
     from rpdp.federation.messages import Announcement
     from rpdp.federation.policy import Policy
     from rpdp.federation.training_process import TrainingProcess
     from rpdp.ledger import Account
-    from rpdp.planning import Allowances, Planner, PublicPlan, Purpose, SiloPlan
+    from rpdp.planning import Planner, PublicPlan, Purpose, SiloPlan
     from rpdp.sampling import Randomness
-    from rpdp.training import Kernel, PerRecordLoss, Records
+    from rpdp.training import PerRecordLoss, Records
 
 
 class TooLate(RpdpError):
@@ -67,10 +79,10 @@ class TrainedRound:
 class _Run:
     """Everything that admission fixes for one run."""
 
-    def __init__(self, name: str, plan: SiloPlan, kernel: Kernel, randomness: Randomness) -> None:
+    def __init__(self, name: str, plan: SiloPlan, work: LocalWork, randomness: Randomness) -> None:
         self.name = name
         self.plan = plan
-        self.kernel = kernel
+        self.work = work
         self.randomness = randomness
         self.accountant = BudgetAccountant(plan)
         self.untrained: dict[int, str] = {}
@@ -111,11 +123,13 @@ class Silo:
         schema_fingerprint: Of the schema by which the silo's table became `records`; None if they are from no table.
         device: The device that trains its model. Only simulations may use another device than the CPU. Updates are
             released from the CPU.
+        measured: Its code that answers the requests of plans, by purpose: "evaluation", "statistics". A request of a
+            purpose that is not named is refused.
+        held_out: Which records are kept for evaluation, as a stable choice that does not depend on what they hold.
+            They take part in no training, and all others in no evaluation.
     """
 
     training: ClassVar[type[LocalTraining]] = LocalTraining
-    purpose: ClassVar[Purpose] = "training"
-    """What a silo does with its records in a round, whatever a plan calls it."""
 
     def __init__(
         self,
@@ -129,6 +143,8 @@ class Silo:
         planner: Planner = assign_allowed,
         schema_fingerprint: str | None = None,
         device: torch.device | str = "cpu",
+        measured: Mapping[Purpose, CellSource] | None = None,
+        held_out: NDArray[np.bool_] | None = None,
     ) -> None:
         if not name:
             raise InputError("name='' is empty: a silo needs a name")
@@ -137,13 +153,14 @@ class Silo:
         self.name = name
         self.records = records
         carried = None if records.ids is None else records.ids.tolist()
-        self.budgets = _matched(name, records, budgets, carried if record_ids is None else record_ids)
+        self.budgets = matched_budgets(name, records, budgets, carried if record_ids is None else record_ids)
         self.policy = policy
         self._keeps_account = account is not None
         self.account = MemoryAccount(len(records)) if account is None else account
         self.planner = planner
         self.schema_fingerprint = schema_fingerprint
         self.device = known_device(device)
+        self._purposes = Purposes(name, len(records), measured, held_out)
         self.trainer: TrainingProcess | None = None
         """Where rounds are trained; None: in this process."""
 
@@ -165,12 +182,12 @@ class Silo:
 
     @property
     def kernel_name(self) -> str:
-        """The name of the kernel that clips the records of the run last admitted."""
-        return self._admitted().kernel.name
+        """The name of the kernel that clips the records of the run last admitted; "sums" if it has a request."""
+        return self._admitted().work.name
 
-    def model_values(self, run: str) -> Tensor:
-        """Return this silo's flat model of an admitted run, for its shape and type."""
-        return self._admitted(run).kernel.model.values.data
+    def announced_like(self, run: str) -> Tensor:
+        """Return a tensor of the shape and type of what is announced in an admitted run."""
+        return self._admitted(run).work.announced
 
     @property
     def accountant(self) -> BudgetAccountant:
@@ -181,8 +198,8 @@ class Silo:
         self,
         run: str,
         public: PublicPlan,
-        module: nn.Module,
-        loss: PerRecordLoss,
+        module: nn.Module | None,
+        loss: PerRecordLoss | None,
         randomness: Randomness,
         hold: int | None = None,
         before_hold: Callable[[], None] | None = None,
@@ -195,8 +212,8 @@ class Silo:
         Args:
             run: The id of the run.
             public: The plan as the server states it.
-            module: The model, from the silo's own code; it is copied.
-            loss: Maps outputs and targets to one value per record.
+            module: The model, from the silo's own code; it is copied. Statistics need none.
+            loss: Maps outputs and targets to one value per record. Only training needs it.
             randomness: The silo's own randomness; `Secure()` in production.
             hold: For how many seconds the budgets are held if no round is charged; by default as long as the policy
                 allows.
@@ -204,45 +221,22 @@ class Silo:
         """
         # Before planning: an expiry counted from its end would show how long it took, which depends on the records.
         began = self.account.clock()
-        if randomness.is_simulation != self.account.is_simulation:
-            kinds = ("production", "simulation")
-            raise PrivacyRefusal(
-                f"silo {self.name}: {kinds[randomness.is_simulation]} randomness with a "
-                f"{kinds[self.account.is_simulation]} account; seeded runs are simulations and protect nobody, and "
-                "real runs need secure randomness and a production ledger"
-            )
-        if self.device.type != "cpu" and not self.account.is_simulation:
-            raise PrivacyRefusal(
-                f"silo {self.name}: device {self.device} is for simulations; use the CPU for a real run, because there "
-                "no record can stop it"
-            )
+        require_kind(self, randomness)
         held_for = self.policy.max_hold if hold is None else hold
         self.account.expire()
         cancelled = [status for status in self.account.status().runs if status.is_over and status.run != run]
         self.policy.require_hold(held_for, len(cancelled))
         plan = self.preview(run, public)
-        if public.model_fingerprint not in (None, model_fingerprint(module)):
-            raise PrivacyRefusal(
-                f"silo {self.name}: the plan is for another model than this silo has; use the same model on both sides",
-                Reason.MODEL,
-            )
-        if public.schema_fingerprint != self.schema_fingerprint:
-            raise PrivacyRefusal(
-                f"silo {self.name}: the plan is for tables of schema {_short(public.schema_fingerprint)}, but its own "
-                f"records were made by schema {_short(self.schema_fingerprint)}; use the same schema on both sides",
-                Reason.MODEL,
-            )
+        require_same_code(self, public, module)
         # Before the reservation: an unsuitable model must be refused without any cost.
-        kernel = self._kernel(copy.deepcopy(module), loss)
-        if self.trainer is None and not self.account.is_simulation:  # an agent has checked its models already
-            require_value_independent(module, loss, self.records)
+        work = self._work(public, module, loss)
         announced = self.announced(run)
         if announced is None:
             if before_hold is not None:
                 before_hold()
             self.account.reserve(run, plan, began + held_for, self.policy.allowance(public))
         self._forget_finished(run)
-        self._runs[run] = _Run(run, plan, kernel, randomness)
+        self._runs[run] = _Run(run, plan, work, randomness)
         if announced:
             self._runs[run].accountant.charge(announced)
         return plan
@@ -280,20 +274,20 @@ class Silo:
         statuses = self.account.status().runs
         runs = {status.run for status in statuses if not status.is_over}
         self.policy.require(public, len(runs - {run}))
-        self._require_member(public)
+        require_member(self, public)
+        self._purposes.require(public)
         if run in {status.run for status in statuses}:
             return self._resumed(run, public)
         # Settings whose cost nobody can compute are refused, whatever kind of account would price them.
         public.curve_at(public.delta)
         allowance = self.policy.allowance(public)
-        self._require_purpose(public)
-        self._require_accounts(public)
+        require_accounts(self, public)
         allowed = self.account.left(self.budgets, self.policy.lifetime_delta, allowance)
         if self.is_timed:
-            _tabulate(public, self.account.account, allowed.common_delta)
+            tabulate(public, self.account.account, allowed.common_delta)
         plan = self.planner(public, self.budgets.ids, allowed)
-        self._require_honest(plan, public, allowed)
-        return plan
+        require_honest(self, plan, public, allowed)
+        return self._purposes.limited(plan, is_new=True)
 
     def announced(self, run: str) -> int | None:
         """Return how many rounds of a run were announced; None if the run was never admitted."""
@@ -391,8 +385,8 @@ class Silo:
                 raise late
             change, draws = trained
         else:
-            training = self.training(run.kernel, run.plan, run.randomness.child("round", announcement.round))
-            change, draws = training.run(self.records, announcement, switched_off)
+            stream = run.randomness.child("round", announcement.round)
+            change, draws = run.work.run(run.plan, announcement, switched_off, stream)
         return TrainedRound(run.name, Update(self.name, announcement.round, change), draws)
 
     def finish(self, trained: TrainedRound) -> Update:
@@ -403,50 +397,11 @@ class Silo:
                 f"silo {self.name}: the update of silo {update.silo} for round {update.round} of run {run.name!r} is "
                 "not one that this silo was training; nothing was released"
             )
-        self._require_fitting("the update", update.change, run.kernel.model.values)
+        self._require_fitting("the update", update.change, run.work.released)
         run.in_training.discard(update.round)
         # Stored before it is returned: once the bytes may have left, every later answer must repeat exactly them.
         self.account.store(run.name, update.round, update.to_bytes())
         return update
-
-    def _require_purpose(self, public: PublicPlan) -> None:
-        """Refuse to train for a plan that says it is for something else: it could take what is reserved for that."""
-        if public.purpose != self.purpose:
-            raise PrivacyRefusal(
-                f"silo {self.name}: the plan states purpose={public.purpose!r}, but its rounds are {self.purpose}, and "
-                f"budgets that are reserved for {public.purpose} are not for that; nothing was reserved. State purpose="
-                f"{self.purpose!r}",
-                Reason.POLICY,
-            )
-
-    def _require_accounts(self, public: PublicPlan) -> None:
-        """Refuse a plan for other accounts than this silo keeps: a person's accounts in all silos must fit together."""
-        kept = self.account
-        if kept.silos_per_person != public.silos_per_person or public.account not in (None, kept.account):
-            raise PrivacyRefusal(
-                f"silo {self.name}: the plan is for account={public.account or kept.account!r} and silos_per_person="
-                f"{public.silos_per_person}, but this silo's account is {kept.account!r} with silos_per_person="
-                f"{kept.silos_per_person}, for ever; nothing was reserved. All silos need the same",
-                Reason.POLICY,
-            )
-
-    def _require_honest(self, plan: SiloPlan, public: PublicPlan, allowed: Allowances) -> None:
-        """Refuse a plan that is for other settings or records, or that states less than its true cost.
-
-        In simulations a method may state less than it costs, because they serve to compare such methods.
-        """
-        if plan.public.fingerprint != public.fingerprint or not plan.ids.equals(self.budgets.ids):
-            raise PrivacyRefusal(
-                f"silo {self.name}: the planner returned a plan for other settings or other records; it must plan the "
-                "public plan and the ids that it is given"
-            )
-        if self.account.is_simulation:
-            return
-        if not states_its_costs(plan, allowed):
-            raise PrivacyRefusal(
-                f"silo {self.name}: the planner states lower costs than its probabilities have; use a planner that "
-                "keeps its promise, such as assign_allowed"
-            )
 
     def _resumed(self, run: str, public: PublicPlan) -> SiloPlan:
         """Return the plan that this run was admitted with; refused if the public plan has changed."""
@@ -458,19 +413,24 @@ class Silo:
                 f"{public.fingerprint[:12]}…; a changed plan is a new run and needs a new name",
                 Reason.PLAN,
             )
-        return plan
+        return self._purposes.limited(plan, is_new=False)
 
-    def _kernel(self, module: nn.Module, loss: PerRecordLoss) -> Kernel:
+    def _work(self, public: PublicPlan, module: nn.Module | None, loss: PerRecordLoss | None) -> LocalWork:
+        """What the rounds of a run do here. Checks and sizes use public things and the silo's own code alone."""
+        model = None if module is None else FlatModel(copy.deepcopy(module), self.device)
+        if public.request is not None:
+            values = torch.zeros(0) if model is None or public.purpose == "statistics" else model.values.data
+            purposes, purpose = self._purposes, public.purpose
+            return SumsWork(purposes.source(purpose), public.request, purposes.rows(purpose), values)
+        if module is None or model is None or loss is None:
+            raise InputError(f"silo {self.name}: training needs a model and a loss; give both")
         try:
-            return make_kernel(FlatModel(module, self.device), loss, self.records)
+            kernel = make_kernel(model, loss, self.records)
         except InputError as error:
             raise InputError(f"silo {self.name}: {error}") from None
-
-    def _require_member(self, public: PublicPlan) -> None:
-        try:
-            public.weight(self.name)
-        except InputError as error:
-            raise PrivacyRefusal(f"silo {self.name}: {error}", Reason.MEMBER) from None
+        if self.trainer is None and not self.account.is_simulation:  # an agent has checked its models already
+            require_value_independent(module, loss, self.records)
+        return TrainingWork(kernel, self.records, self.training)
 
     def _require_planned(self, run: _Run, announcement: Announcement) -> None:
         plan, rounds = run.plan.public.fingerprint, run.plan.public.schedule.rounds
@@ -486,9 +446,15 @@ class Silo:
                 "nothing was released",
                 Reason.ROUND,
             )
-        for name, given in (("the announced model", announcement.values), ("the correction", announcement.correction)):
-            if given is not None:
-                self._require_fitting(name, given, run.kernel.model.values)
+        self._require_fitting("the announced model", announcement.values, run.work.announced)
+        if announcement.correction is None:
+            return
+        if not run.work.takes_correction:
+            raise PrivacyRefusal(
+                f"silo {self.name}: run {run.name!r} trains nothing, so it takes no correction; nothing was released",
+                Reason.SHAPE,
+            )
+        self._require_fitting("the correction", announcement.correction, run.work.announced)
 
     def _require_fitting(self, name: str, given: Tensor, own: Tensor) -> None:
         if given.shape != own.shape or given.dtype != own.dtype:
@@ -516,16 +482,6 @@ class Silo:
         return self._runs[name]
 
 
-def _tabulate(public: PublicPlan, account: AccountKind, common_delta: float | None) -> None:
-    """Compute everything that planning may need for any records of accounts of this kind."""
-    if account == "renyi":
-        for order in ORDERS[1:].tolist():
-            public.divergence_curve(order).tabulate()
-        return
-    public.curve_at(public.delta if common_delta is None else common_delta).tabulate()
-    public.delta_table.tabulate()
-
-
 def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ...]:
     """Draw exactly k of the T rounds, every choice equally likely; none if each round has its own coin."""
     wanted, rounds = public.schedule.participations or 0, public.schedule.rounds
@@ -534,23 +490,3 @@ def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ..
         other = place + int(randomness.integers(rounds - place, 1)[0])
         numbers[place], numbers[other] = numbers[other], numbers[place]
     return tuple(sorted(numbers[:wanted]))
-
-
-def _matched(name: str, records: Records, budgets: BudgetTable, ids: Sequence[str] | None) -> BudgetTable:
-    """Return the budgets in the order of the records, one for each."""
-    if ids is None:
-        if len(budgets) != len(records):
-            raise PlanError(
-                f"silo {name}: {len(records):,} records and {len(budgets):,} budgets; every record needs one"
-            )
-        return budgets
-    if len(ids) != len(records):
-        raise InputError(f"silo {name}: {len(ids):,} record ids for {len(records):,} records")
-    try:
-        return budgets.arranged(ids)
-    except BudgetError as error:
-        raise BudgetError(f"silo {name}: {error}") from None
-
-
-def _short(fingerprint: str | None) -> str:
-    return "(none)" if fingerprint is None else f"{fingerprint[:12]}…"

@@ -58,6 +58,7 @@ class Status(IntEnum):
     ALWAYS = 1
     BUDGET_TOO_SMALL = 2
     DELTA_TOO_SMALL = 3
+    OTHER_PURPOSE = 4
 
 
 @dataclass(frozen=True)
@@ -333,6 +334,8 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
             f"{schedule.describe()} at σ = {public.noise_multiplier:.4g}. It could take part with fewer rounds or more "
             "noise."
         )
+    if status is Status.OTHER_PURPOSE:
+        return f"{opening} It sits this run out: it is kept for runs of another purpose than {public.purpose}."
     active = int(plan.active_rounds[row])
     draws = q * schedule.expected_participations * schedule.local_steps * active / schedule.rounds
     realised = _given_realised(plan, q, active)

@@ -227,7 +227,7 @@ def test_an_update_of_one_run_is_not_stored_for_another() -> None:
     sent = {}
     for run in ("one", "two"):
         frame = announcement(plan, 1, run=run)
-        sent[run] = decode_announcement(frame.facts, frame.payload, silo.model_values(run))
+        sent[run] = decode_announcement(frame.facts, frame.payload, silo.announced_like(run))
         assert silo.begin(sent[run]) is True
     trained = silo.train(sent["one"])
     with pytest.raises(PrivacyRefusal, match="is not one that this silo was training"):

@@ -48,17 +48,17 @@ FEDERATION = (
     Mutant(
         "seeded-randomness-with-a-production-ledger",
         "rule 7",
-        "federation/silo.py",
-        "        if randomness.is_simulation != self.account.is_simulation:\n",
-        "        if self.account.is_simulation and not randomness.is_simulation:\n",
+        "federation/admission_checks.py",
+        "    if randomness.is_simulation != silo.account.is_simulation:\n",
+        "    if silo.account.is_simulation and not randomness.is_simulation:\n",
         (f"{_ADMISSION}test_seeds_and_production_never_meet",),
     ),
     Mutant(
         "fingerprint-of-the-model-not-checked",
         "rule 12",
-        "federation/silo.py",
-        "        if public.model_fingerprint not in (None, model_fingerprint(module)):\n",
-        '        if public.model_fingerprint == "":\n',
+        "federation/admission_checks.py",
+        "    if public.model_fingerprint not in (None, own):\n",
+        '    if public.model_fingerprint == "":\n',
         (f"{_ADMISSION}test_the_plans_model_must_be_the_model_at_hand",),
     ),
     Mutant(
@@ -80,7 +80,7 @@ FEDERATION = (
     Mutant(
         "record-order-not-stable",
         "rule 12",
-        "federation/silo.py",
+        "federation/admission_checks.py",
         "        return budgets.arranged(ids)\n",
         "        return budgets\n",
         (f"{_ADMISSION}test_budgets_in_another_order_are_matched_by_id",),
@@ -294,8 +294,8 @@ FEDERATION = (
         "one-stream-for-all-rounds",
         "rule 7",
         "federation/silo.py",
-        'run.randomness.child("round", announcement.round))',
-        'run.randomness.child("round", 1))',
+        'run.randomness.child("round", announcement.round)\n',
+        'run.randomness.child("round", 1)\n',
         (f"{_SILO}test_steps_and_rounds_and_silos_draw_independently",),
     ),
     Mutant(
@@ -401,9 +401,9 @@ FEDERATION = (
     Mutant(
         "real-run-on-a-gpu",
         "rule 12",
-        "federation/silo.py",
-        '        if self.device.type != "cpu" and not self.account.is_simulation:\n',
-        '        if self.device.type != "cpu" and self.account.is_simulation:\n',
+        "federation/admission_checks.py",
+        '    if silo.device.type != "cpu" and not silo.account.is_simulation:\n',
+        '    if silo.device.type != "cpu" and silo.account.is_simulation:\n',
         (f"{_DEVICES}test_a_real_run_stays_on_the_cpu",),
     ),
     Mutant(

@@ -42,7 +42,7 @@ PLANNING = (
     Mutant(
         "missing-budgets-allowed",
         "rule 12",
-        "federation/silo.py",
+        "federation/admission_checks.py",
         "        if len(budgets) != len(records):\n",
         "        if len(budgets) > len(records):\n",
         ("tests/federation/test_admission.py::test_without_ids_there_must_be_as_many_budgets_as_records",),

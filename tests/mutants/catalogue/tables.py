@@ -43,9 +43,9 @@ TABLES = (
     Mutant(
         "plans-for-another-schema-admitted",
         "rule 12",
-        "federation/silo.py",
-        "        if public.schema_fingerprint != self.schema_fingerprint:\n",
-        "        if False:\n",
+        "federation/admission_checks.py",
+        "    if public.schema_fingerprint != silo.schema_fingerprint:\n",
+        "    if False:\n",
         (f"{_STUDIES}TestSchemaInThePlan::test_silos_admit_only_plans_for_their_schema",),
     ),
     Mutant(

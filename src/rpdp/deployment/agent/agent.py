@@ -269,7 +269,7 @@ class Agent:
             )
 
     def _round(self, facts: dict[str, Any], payload: bytes, began: float) -> Frame:
-        announcement = decode_announcement(facts, payload, self.silo.model_values(facts["run"]))
+        announcement = decode_announcement(facts, payload, self.silo.announced_like(facts["run"]))
         self._acknowledge(facts["run"], facts["head"])
         begun = self.silo.begin(announcement)
         update = begun if isinstance(begun, Update) else None

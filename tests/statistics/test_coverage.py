@@ -65,7 +65,7 @@ def test_an_interval_without_the_sampling_spread_would_not_cover() -> None:
     inquiry = Inquiry((statistic,), "representative")
     cells = releases(world, inquiry, 2.0, RELEASES, np.random.default_rng(3))
     blind = replace(noise_of(2.0, 0.95, "representative"), has_spread=False)
-    bounds = inquiry.bounds(cells, blind)[0]
+    bounds = inquiry.intervals(cells, blind)[0]
     truth = true(world, np.ones_like(world.takes_part))
     assert ((bounds.low <= truth) & (truth <= bounds.high)).mean() < 0.9
 
@@ -80,6 +80,6 @@ def test_wrong_noise_is_noticed() -> None:
     statistic, true = statistics(None)["mean"]
     inquiry = Inquiry((statistic,), "everyone")
     cells = releases(world, inquiry, 3.0, RELEASES, np.random.default_rng(3))
-    bounds = inquiry.bounds(cells, noise_of(2.0, 0.95, "everyone"))[0]
+    bounds = inquiry.intervals(cells, noise_of(2.0, 0.95, "everyone"))[0]
     truth = true(world, world.takes_part)
     assert ((bounds.low <= truth) & (truth <= bounds.high)).mean() < 0.9

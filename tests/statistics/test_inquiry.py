@@ -56,6 +56,15 @@ def test_statistics_that_need_the_same_measure_share_it() -> None:
     assert inquiry.request.norm == pytest.approx(2**0.5)
 
 
+def test_a_mean_is_read_from_the_powers_of_a_variance() -> None:
+    alone, both = (
+        Inquiry(asked, "everyone") for asked in ((Mean("age", AGE),), (Mean("age", AGE), Variance("age", AGE)))
+    )
+    assert len(both.request.measures) == 1
+    world = World.make(2000)
+    assert of_world(world, both)[0].value == pytest.approx(of_world(world, alone)[0].value)
+
+
 @pytest.mark.parametrize("estimator", ["everyone", "representative"])
 def test_without_noise_every_statistic_is_exact(estimator: str) -> None:
     world = World.make(2000)

@@ -28,10 +28,10 @@ BOTH = ("age", "pressure"), (AGE, PRESSURE)
 EVERY: list[Measure] = [
     CountMeasure(),
     SumMeasure("age", AGE),
-    *(MomentsMeasure(*ONE, degree) for degree in (1, 2, 3, 4)),
-    MomentsMeasure(*ONE, 2, axis("sex")),
-    MomentsMeasure(*BOTH, 2),
-    MomentsMeasure(*BOTH, 4),
+    *(MomentsMeasure(*ONE, *powers) for powers in ((1, 1), (1, 2), (2, 2), (2, 4))),
+    MomentsMeasure(*ONE, 1, 2, axis("sex")),
+    MomentsMeasure(*BOTH, 2, 2),
+    MomentsMeasure(*BOTH, 2, 4),
     HistogramMeasure((axis("age"),)),
     HistogramMeasure((axis("sex"), axis("type"))),
 ]
@@ -114,9 +114,14 @@ BAD: dict[str, tuple[MeasureSpec, str]] = {
     "missing setting": (MeasureSpec("sum", 1, {}), "KeyError"),
     "range that falls": (MeasureSpec("sum", 1, {"column": "age", "range": [100, 40]}), "must rise"),
     "text for a range": (MeasureSpec("sum", 1, {"column": "age", "range": "ab"}), "must be a number"),
-    "degree": (MeasureSpec("moments", 6, {"columns": [{"column": "age", "range": [40, 100]}], "degree": 5}), "degree"),
+    "degree": (
+        MeasureSpec("moments", 6, {"columns": [{"column": "age", "range": [40, 100]}], "interest": 1, "degree": 5}),
+        "degree",
+    ),
     "truth value for a degree": (
-        MeasureSpec("moments", 2, {"columns": [{"column": "age", "range": [40.0, 100.0]}], "degree": True}),
+        MeasureSpec(
+            "moments", 2, {"columns": [{"column": "age", "range": [40.0, 100.0]}], "interest": 1, "degree": True}
+        ),
         "degree",
     ),
     "edges inside the range": (
@@ -129,7 +134,11 @@ BAD: dict[str, tuple[MeasureSpec, str]] = {
         MeasureSpec(
             "moments",
             2,
-            {"columns": [{"column": "sex", "levels": ["F"], "has_other": True, "has_missing": True}], "degree": 1},
+            {
+                "columns": [{"column": "sex", "levels": ["F"], "has_other": True, "has_missing": True}],
+                "interest": 1,
+                "degree": 1,
+            },
         ),
         "has levels",
     ),

@@ -192,4 +192,4 @@ def simulated(
     cells = releases(world, inquiry, noise_multiplier, repetitions, np.random.default_rng(seed))
     measured: RequestEstimator = "representative" if for_check else estimator
     noise = noise_of(noise_multiplier * inquiry.request.norm, 0.95, measured)
-    return inquiry.bounds(cells, noise)[0]
+    return inquiry.intervals(cells, noise)[0]

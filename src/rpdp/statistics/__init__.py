@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from rpdp.statistics.expected_error import expected_estimates as expected_estimates
     from rpdp.statistics.inquiry import Inquiry as Inquiry
     from rpdp.statistics.measures import Axis as Axis
+    from rpdp.statistics.noise_choice import DeclaredRecords as DeclaredRecords
+    from rpdp.statistics.noise_choice import NoiseChoice as NoiseChoice
+    from rpdp.statistics.noise_choice import RequestTerms as RequestTerms
+    from rpdp.statistics.noise_choice import choose_noise as choose_noise
     from rpdp.statistics.noisy_sums import NoisySums as NoisySums
     from rpdp.statistics.statistic import Correlation as Correlation
     from rpdp.statistics.statistic import Count as Count
@@ -41,7 +45,9 @@ _HOME_OF = {
     "Columns": "rpdp.statistics.columns",
     "Correlation": _STATISTICS,
     "Count": _STATISTICS,
+    "NoiseChoice": "rpdp.statistics.noise_choice",
     "NoisyEstimate": "rpdp.statistics.estimate",
+    "DeclaredRecords": "rpdp.statistics.noise_choice",
     "Histogram": _STATISTICS,
     "Inquiry": "rpdp.statistics.inquiry",
     "Levels": "rpdp.statistics.columns",
@@ -51,9 +57,11 @@ _HOME_OF = {
     "Quantiles": _STATISTICS,
     "StandardDeviation": _STATISTICS,
     "Statistic": _STATISTICS,
+    "RequestTerms": "rpdp.statistics.noise_choice",
     "Sum": _STATISTICS,
     "Variance": _STATISTICS,
     "check_budgets": "rpdp.statistics.budget_check",
+    "choose_noise": "rpdp.statistics.noise_choice",
     "declared_columns": "rpdp.statistics.columns",
     "expected_estimates": "rpdp.statistics.expected_error",
 }

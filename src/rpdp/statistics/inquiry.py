@@ -53,21 +53,23 @@ class Inquiry:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """All measures, each once."""
-        return tuple(dict.fromkeys(each.measure(self._measured_as) for each in self.statistics))
+        """All measures, each once: what another one holds as well is left out."""
+        every = tuple(dict.fromkeys(each.measure(self._measured_as) for each in self.statistics))
+        return tuple(one for one in every if not any(other != one and other.serves(one) for other in every))
 
     @property
     def request(self) -> Request:
         """What silos are asked."""
         return Request(self.estimator, tuple(measure.spec for measure in self.measures))
 
-    def bounds(self, cells: NDArray[np.float64], noise: Noise) -> list[Intervals]:
+    def intervals(self, cells: NDArray[np.float64], noise: Noise) -> list[Intervals]:
         """The numbers of every statistic, from the noisy cells of one release or of many (last axis: the cells)."""
-        measures, parts = self.measures, self.request.parts
+        placed = list(zip(self.measures, self.request.parts, strict=True))
         found = []
         for statistic in self.statistics:
-            part = parts[measures.index(statistic.measure(self._measured_as))]
-            found.append(statistic.bounds(self._measured_as, cells[..., part], noise))
+            own = statistic.measure(self._measured_as)
+            measure, part = next((measure, part) for measure, part in placed if measure.serves(own))
+            found.append(statistic.intervals(self._measured_as, measure, cells[..., part], noise))
         return found
 
     def estimates(self, released: NoisySums, *, level: float = LEVEL) -> list[NoisyEstimate]:
@@ -76,7 +78,7 @@ class Inquiry:
             raise InputError("these sums were released for another request; give the inquiry that it was made from")
         noise = Noise(released.deviation, normal_quantile(level), self._measured_as == "representative")
         found = []
-        for statistic, bounds in zip(self.statistics, self.bounds(released.cells, noise), strict=True):
+        for statistic, bounds in zip(self.statistics, self.intervals(released.cells, noise), strict=True):
             found += self._named(statistic, bounds, level)
         return found
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rpdp.checks import require_count
 from rpdp.errors import InputError
 from rpdp.federation.cells import NO_CELL
 from rpdp.planning.request import MeasureSpec
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from rpdp.statistics.columns import Columns, Declared
 
 MOST_DEGREE = 4
-_LEVEL_OF_DEGREE = {1: (1.0, 3.0**0.25), 2: (1.0, 1.3, 0.9), 3: (1.0, 1.3, 0.9, 0.4), 4: (1.0, 1.3, 1.1, 0.4, 0.4)}
-"""How much of a record's norm each power gets. The ratio 1 : 3^¼ of a count and a sum has the least mean square error
-of their ratio if that may lie anywhere in the range. Powers that serve for intervals alone get less."""
+_OF_INTEREST = (1.0, 3.0**0.25, 1.1)
+_FOR_INTERVALS = 0.4
+"""How much of a record's norm each power gets, against that of the count. The ratio 1 : 3^¼ of a count and a sum has
+the least mean square error of their ratio if that may lie anywhere in the range. Powers that serve for intervals alone
+get less: a second moment beside a mean adds 1 % to the mean's noise."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,10 @@ class Measure(ABC):
     def cells(self, columns: Columns, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The cells of these records within the measure, and what they add there."""
 
+    def serves(self, other: Measure) -> bool:
+        """Whether a statistic that asks for the other measure can be computed from this one."""
+        return self == other
+
     @property
     def spec(self) -> MeasureSpec:
         """The measure as a part of a request."""
@@ -211,11 +218,19 @@ class MomentsMeasure(Measure):
 
     Values are scaled to [−1, 1]. A record adds cₖ·(xᵃyᵇ − mₖ) for every power up to the degree, where mₖ is ½ if a and
     b are even, else 0, and the public cₖ keep the norm at most 1. A record that lacks one of the values adds nothing.
+
+    Attributes:
+        columns: The names of one column or two.
+        facts: Their ranges.
+        interest: The highest power that is asked for.
+        degree: The highest power that is summed; those above `interest` serve for intervals.
+        by: The groups.
     """
 
     kind: ClassVar[str] = "moments"
     columns: tuple[str, ...]
     facts: tuple[NumberRange, ...]
+    interest: int
     degree: int
     by: Axis | None = None
 
@@ -224,8 +239,8 @@ class MomentsMeasure(Measure):
             raise InputError(f"moments are of one column or two, not of {list(self.columns)}")
         if len(set(self.columns)) < len(self.columns):
             raise InputError(f"moments of two columns need two different ones, not {self.columns[0]!r} twice")
-        if isinstance(self.degree, bool) or self.degree not in range(1, MOST_DEGREE + 1):
-            raise InputError(f"degree={self.degree!r} of moments must be between 1 and {MOST_DEGREE}")
+        require_count("interest", self.interest, most=len(_OF_INTEREST) - 1)
+        require_count("degree", self.degree, least=self.interest, most=MOST_DEGREE)
 
     @cached_property
     def exponents(self) -> tuple[tuple[int, ...], ...]:
@@ -241,7 +256,8 @@ class MomentsMeasure(Measure):
     @cached_property
     def factors(self) -> NDArray[np.float64]:
         """By what each power is multiplied: Σ (cₖ · sup|xᵃyᵇ − mₖ|)² = 1."""
-        levels = np.array([_LEVEL_OF_DEGREE[self.degree][sum(each)] for each in self.exponents])
+        wanted = (*_OF_INTEREST[: self.interest + 1], *[_FOR_INTERVALS] * (self.degree - self.interest))
+        levels = np.array([wanted[sum(each)] for each in self.exponents])
         return np.asarray(levels / np.linalg.norm(levels * (1.0 - self.centres)), dtype=np.float64)
 
     @property
@@ -257,7 +273,9 @@ class MomentsMeasure(Measure):
     def settings(self) -> dict[str, Any]:
         """See `Measure.settings`."""
         columns = [{"column": name, **facts.plain()} for name, facts in zip(self.columns, self.facts, strict=True)]
-        return {"columns": columns, "degree": self.degree} | ({} if self.by is None else {"by": self.by.plain()})
+        return {"columns": columns, "interest": self.interest, "degree": self.degree} | (
+            {} if self.by is None else {"by": self.by.plain()}
+        )
 
     @classmethod
     def read(cls, settings: dict[str, Any]) -> MomentsMeasure:
@@ -268,7 +286,7 @@ class MomentsMeasure(Measure):
         if any(given):
             raise InputError(f"a column of moments has a name and a range, not {given}")
         by = Axis.of(settings.pop("by")) if "by" in settings else None
-        return cls(names, facts, settings.pop("degree"), by)
+        return cls(names, facts, settings.pop("interest"), settings.pop("degree"), by)
 
     def require(self, columns: Columns) -> None:
         """See `Measure.require`."""
@@ -289,6 +307,13 @@ class MomentsMeasure(Measure):
         absent = np.isnan(value).any(axis=1) | (group == NO_CELL)
         index = group[:, None] * len(self.exponents) + np.arange(len(self.exponents))
         return np.where(absent[:, None], NO_CELL, index), np.where(absent[:, None], 0.0, value)
+
+    def serves(self, other: Measure) -> bool:
+        """Whether it holds all that another one does: more powers of the same columns in the same groups."""
+        if not isinstance(other, MomentsMeasure):
+            return self == other
+        same = (self.columns, self.facts, self.by) == (other.columns, other.facts, other.by)
+        return same and self.interest >= other.interest and self.degree >= other.degree
 
     def of_values(self, *scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         """What records with these scaled values add to the cells of their group."""

@@ -75,13 +75,27 @@ class Statistic(ABC):
         """What is taken for granted besides what the estimator does, in sentences."""
 
     @abstractmethod
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """Its numbers with intervals, from the cells of its measure; releases × numbers."""
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """Its numbers with intervals: releases × numbers.
+
+        Args:
+            estimator: "everyone" or "representative".
+            measure: Its measure, or one that serves for it.
+            cells: The noisy cells of that measure.
+            noise: What is known of their error.
+        """
 
 
 def clipped(column: str, facts: NumberRange) -> str:
     """The sentence on clipping."""
     return CLIPPED.format(column, facts.low, facts.high)
+
+
+def _moments(measure: Measure) -> MomentsMeasure:
+    assert isinstance(measure, MomentsMeasure)
+    return measure
 
 
 @dataclass(frozen=True)
@@ -114,8 +128,10 @@ class Count(Statistic):
         """See `Statistic.assumptions`."""
         return ()
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
         return exact(cells, np.asarray(noise.deviation), noise.z)
 
 
@@ -167,12 +183,14 @@ class Sum(Statistic):
         declared = () if estimator == "everyone" else (f"{self.records:,g} records have a value, as declared",)
         return (clipped(self.column, self.facts), COMPLETE.format(self.column), *declared)
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
         if estimator == "everyone":
             return scaled(exact(cells, np.asarray(noise.deviation), noise.z), self.facts.bound)
         assert self.records is not None
-        return scaled(Mean(self.column, self.facts).bounds(estimator, cells, noise), self.records)
+        return scaled(Mean(self.column, self.facts).intervals(estimator, measure, cells, noise), self.records)
 
 
 @dataclass(frozen=True)
@@ -183,7 +201,9 @@ class _OfOneColumn(Statistic):
     facts: NumberRange
     by: Axis | None = None
 
-    def _degree(self, estimator: RequestEstimator) -> int:
+    @property
+    def _interest(self) -> int:
+        """The highest power that it is made of."""
         raise NotImplementedError
 
     @property
@@ -197,7 +217,8 @@ class _OfOneColumn(Statistic):
 
     def measure(self, estimator: RequestEstimator) -> MomentsMeasure:
         """See `Statistic.measure`."""
-        return MomentsMeasure((self.column,), (self.facts,), self._degree(estimator), self.by)
+        degree = self._interest if estimator == "everyone" else 2 * self._interest
+        return MomentsMeasure((self.column,), (self.facts,), self._interest, degree, self.by)
 
     def labels(self, estimator: RequestEstimator) -> tuple[str, ...]:
         """See `Statistic.labels`."""
@@ -218,16 +239,19 @@ class Mean(_OfOneColumn):
     def _what(self) -> str:
         return "mean"
 
-    def _degree(self, estimator: RequestEstimator) -> int:
-        return 1 if estimator == "everyone" else 2
+    @property
+    def _interest(self) -> int:
+        return 1
 
     def method(self, estimator: RequestEstimator) -> str:
         """See `Statistic.method`."""
         return FIELLER
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
-        sums = PowerSums(self.measure(estimator), cells, noise)
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
+        sums = PowerSums(_moments(measure), cells, noise)
         return scaled(power_sums.mean(sums), self.facts.half, self.facts.middle)
 
 
@@ -239,16 +263,19 @@ class Variance(_OfOneColumn):
     def _what(self) -> str:
         return "variance"
 
-    def _degree(self, estimator: RequestEstimator) -> int:
-        return 2 if estimator == "everyone" else 4
+    @property
+    def _interest(self) -> int:
+        return 2
 
     def method(self, estimator: RequestEstimator) -> str:
         """See `Statistic.method`."""
         return FIELLER_OF_VARIANCE
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
-        sums = PowerSums(self.measure(estimator), cells, noise)
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
+        sums = PowerSums(_moments(measure), cells, noise)
         return scaled(power_sums.variance(sums), self.facts.half**2)
 
 
@@ -260,9 +287,11 @@ class StandardDeviation(Variance):
     def _what(self) -> str:
         return "standard deviation"
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
-        return square_root(super().bounds(estimator, cells, noise))
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
+        return square_root(super().intervals(estimator, measure, cells, noise))
 
 
 @dataclass(frozen=True)
@@ -279,7 +308,7 @@ class Correlation(Statistic):
 
     def measure(self, estimator: RequestEstimator) -> MomentsMeasure:
         """See `Statistic.measure`."""
-        return MomentsMeasure(self.columns, self.facts, 2 if estimator == "everyone" else 4)
+        return MomentsMeasure(self.columns, self.facts, 2, 2 if estimator == "everyone" else 4)
 
     def labels(self, estimator: RequestEstimator) -> tuple[str, ...]:
         """See `Statistic.labels`."""
@@ -294,9 +323,11 @@ class Correlation(Statistic):
         sentences = [clipped(name, facts) for name, facts in zip(self.columns, self.facts, strict=True)]
         return (*sentences, COMPLETE.format(" or ".join(self.columns)))
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
-        return power_sums.correlation(PowerSums(self.measure(estimator), cells, noise))
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
+        return power_sums.correlation(PowerSums(_moments(measure), cells, noise))
 
 
 @dataclass(frozen=True)
@@ -348,8 +379,10 @@ class Histogram(Statistic):
         missing = any(axis.has_missing for axis in self.axes) and self.is_shares(estimator)
         return (*sentences, NORMALISED) if missing else tuple(sentences)
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
         if not self.is_shares(estimator):
             return exact(cells, np.asarray(noise.deviation), noise.z)
         wholes = self._wholes()
@@ -411,8 +444,10 @@ class Quantiles(Statistic):
         assert isinstance(facts, NumberRange)
         return (clipped(column, facts), COMPLETE.format(column), BINNED.format(column))
 
-    def bounds(self, estimator: RequestEstimator, cells: NDArray[np.float64], noise: Noise) -> Intervals:
-        """See `Statistic.bounds`."""
+    def intervals(
+        self, estimator: RequestEstimator, measure: Measure, cells: NDArray[np.float64], noise: Noise
+    ) -> Intervals:
+        """See `Statistic.intervals`."""
         edges = np.asarray(self.axis.edges)
         counts = cells[..., : len(self.axis.known)]
         found = [quantile(counts, share, edges, noise) for share in self.shares]

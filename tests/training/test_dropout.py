@@ -321,6 +321,33 @@ def test_dropout_that_is_switched_on_later_is_refused(how: str) -> None:
         step.release(records, np.arange(6))
 
 
+class Functional(nn.Module):
+    """Dropout as a function, with a probability in an attribute that no layer of torch has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.share = nn.Linear(4, 3), 0.0
+
+    def forward(self, values: Tensor) -> Tensor:
+        found: Tensor = self.layer(F.dropout(values, self.share))
+        return found
+
+
+def test_dropout_in_a_function_that_is_switched_on_later_is_refused() -> None:
+    """Nobody sees the switch, but the masks come from torch's generator."""
+    module = Functional()
+    model, records = FlatModel(module), some_records(6, 4)
+    step = NoisyStep(make_kernel(model, loss, records), None, StepSettings(1.0, 1.0, 1.0, 512), Seeded(1))
+    step.release(records, np.arange(6))
+    module.share = 0.5
+    for drawn in (np.arange(6), np.arange(1)):
+        with pytest.raises(PrivacyRefusal, match="drew random numbers from torch's generator"):
+            step.release(records, drawn)
+        assert model.values.grad is None
+    module.share = 0.0
+    step.release(records, np.arange(6))
+
+
 @pytest.mark.parametrize("kind", KERNELS)
 def test_a_sum_without_masks_is_refused(kind: type[Kernel]) -> None:
     kernel = kind(flat("perceptron"), loss)

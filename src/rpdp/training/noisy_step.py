@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from rpdp.display import counts_repr
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.training.kernel import require_clip_norm
 from rpdp.training.micro_batches import LARGEST_PIECE, pieces
 from rpdp.training.noise_addition import PendingRelease, release_
@@ -105,6 +105,7 @@ class NoisyStep:
     | such a record in a later step with the same `failed` | contributes zero; model and loss do not see it again |
     | a model with NaN or infinite parameters | `PrivacyRefusal`, nothing released |
     | dropout | masks from `randomness`, a record's own whatever pieces it is in (`rpdp.training.record_masks`) |
+    | random numbers from torch, drawn only since the model was checked | `PrivacyRefusal`, nothing released |
 
     Args:
         kernel: From `make_kernel`.
@@ -162,7 +163,9 @@ class NoisyStep:
         # One key for the whole step: a record that is tried again in a smaller piece has the same masks there.
         self._mask_key = self.kernel.mask_key(self._randomness)
         used = _without(drawn, self._failed)
+        numbers = None if self.kernel.draws_masks else torch.get_rng_state()
         total, norms = self._released(records, drawn if used is None else drawn[used])
+        _require_same_numbers(numbers)
         model.values.grad = self._total.copy_(total)
         if used is not None:
             found = torch.from_numpy(used).to(norms.device)
@@ -245,6 +248,19 @@ class NoisyStep:
         middle = len(positions) // 2
         self._add_piece(records, positions[:middle], whole, norms)
         self._add_piece(records, positions[middle:], whole, norms)
+
+
+def _require_same_numbers(before: Tensor | None) -> None:
+    """Refuse a release for which model or loss drew from torch's generator, though they did not when they were checked.
+
+    Such masks go by the place in the batch: one more record would shift those of others (`rpdp.training.record_masks`).
+    """
+    if before is not None and not torch.equal(before, torch.get_rng_state()):
+        raise PrivacyRefusal(
+            "model or loss drew random numbers from torch's generator, and did not when the model was checked, as if "
+            "dropout in a function had been switched on since. Nothing was released. Set probabilities before the "
+            "kernel or the trainer is made, and draw nothing in other threads during a step"
+        )
 
 
 def _require_over_values(optimiser: torch.optim.Optimizer, values: Tensor) -> None:

@@ -593,4 +593,12 @@ TRAINING = (
         "        pass\n",
         (f"{_DROPOUT}test_rare_and_shared_masks_of_others_are_noticed",),
     ),
+    Mutant(
+        "dropout-in-a-function-switched-on-later",
+        "rule 5",
+        "training/noisy_step.py",
+        "        _require_same_numbers(numbers)\n",
+        "",
+        ("tests/training/test_dropout.py::test_dropout_in_a_function_that_is_switched_on_later_is_refused",),
+    ),
 )

@@ -18,6 +18,7 @@ import typer.main
 import rpdp
 from rpdp.cli.app import app as command_line
 from rpdp.deployment.files import silo_file
+from rpdp.federation.stated_limits import PolicySection
 from rpdp.metrics import METRICS
 from rpdp.studies import study_sections, study_tables
 
@@ -63,7 +64,7 @@ STUDY = {
     "evaluation": study_sections.EvaluationSection,
     "methods.NAME": study_sections.MethodSection,
     "run": study_sections.RunSection,
-    "policy": study_sections.PolicySection,
+    "policy": PolicySection,
     "tuning": study_sections.TuningSection,
 }
 SILO = {

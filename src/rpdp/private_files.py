@@ -7,6 +7,7 @@ Everything in rpdp that holds budgets creates its files here.
 | `private_file` | only its owner may read it; complete or absent; never through a link; nothing of others is replaced |
 | `write_durably` | the same, and on disk when it returns |
 | `read_regular` | never waits: a pipe, a device, a directory or a link is refused |
+| `read_owned` | the same, and nobody but the owner of another file, or root, can have written it |
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,12 +97,32 @@ def hand_over(file: int, owner: os.stat_result) -> None:
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
     """Read a regular file, up to `most` bytes. Anything else is refused with an `OSError`, without waiting for it."""
+    with _regular(path) as reader:
+        return reader.read(-1 if most is None else most)
+
+
+def read_owned(path: Path, like: Path) -> bytes:
+    """Read a regular file that belongs to the owner of another one, or to root, and that nobody else can write."""
+    with _regular(path) as reader:
+        status, owner = os.fstat(reader.fileno()), like.stat().st_uid
+        if status.st_uid not in (owner, 0):
+            raise PrivacyRefusal(
+                f"{path} belongs to user {status.st_uid}, and {like} to user {owner}; run `chown --reference={like} "
+                f"{path}` if what it says is right"
+            )
+        if status.st_mode & 0o022:
+            raise PrivacyRefusal(f"{path}: others can write it, so it is not the silo's own; run `chmod go-w {path}`")
+        return reader.read()
+
+
+@contextmanager
+def _regular(path: Path) -> Iterator[IO[bytes]]:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         with os.fdopen(file, "rb", closefd=False) as reader:
-            return reader.read(-1 if most is None else most)
+            yield reader
     finally:
         os.close(file)
 

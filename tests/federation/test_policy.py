@@ -99,3 +99,25 @@ def test_the_policy_of_a_plan_admits_it_once_and_nothing_beyond(schedule: dict[s
 def test_impossible_limits_are_named(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"{name}="):
         Policy(**{**asdict(LIMITS), name: value})
+
+
+def test_of_two_limits_the_stricter_counts() -> None:
+    stated = {"max_rounds": 9, "max_local_steps": 1, "min_noise_multiplier": 2.0, "max_share_per_run": 0.1}
+    both = replace(LIMITS, reserved={"evaluation": 0.1, "statistics": 0.3}).within(
+        {**stated, "reserved": {"evaluation": 0.2}, "lifetime_delta": 1e-3}
+    )
+    assert both == replace(
+        LIMITS,
+        max_local_steps=1,
+        min_noise_multiplier=2.0,
+        max_share_per_run=0.1,
+        reserved={"evaluation": 0.2, "statistics": 0.3},
+    )
+    assert both.within({"max_share_per_run": 0.5, "min_noise_multiplier": 1.0}) == both
+    assert LIMITS.within({}) == LIMITS
+
+
+@pytest.mark.parametrize(("name", "stated"), [("lifetime_delta", 1e-4), ("silos_per_person", 2)])
+def test_what_cannot_be_stricter_must_be_the_same(name: str, stated: float) -> None:
+    with pytest.raises(PrivacyRefusal, match=rf"{name}=.* beside the ledger state {stated}"):
+        LIMITS.within({name: stated})

@@ -239,6 +239,18 @@ def test_a_real_run_is_charged_before_anything_is_drawn(path: Path) -> None:
         assert ledger.status().runs[0].released == ledger.status().runs[0].joined
 
 
+def test_an_own_loop_keeps_to_the_stewards_limits(path: Path) -> None:
+    """A script states what it likes; the file beside the ledger is the steward's."""
+    Path(f"{path}.policy.toml").write_text("max_share_per_run = 0.01\nmin_noise_multiplier = 3.5\n")
+    with Ledger.open(path) as ledger:
+        with pytest.raises(PrivacyRefusal, match=r"noise_multiplier=.* \(policy: at least 3.5\)"):
+            real(ledger)
+        Path(f"{path}.policy.toml").write_text("max_share_per_run = 0.01\n")
+        mine = real(ledger)
+        assert ledger.balances(BUDGETS.ids).share_used.max() <= 0.01
+        assert mine.plan.q.max() > 0.0
+
+
 def test_it_charges_what_a_federation_charges(path: Path, tmp_path: Path) -> None:
     from rpdp.federation import run_production
 

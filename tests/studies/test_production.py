@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rpdp.budgets import BudgetTable
+from rpdp.federation.stated_limits import PolicySection
+from rpdp.ledger import Ledger
 from rpdp.studies import read_result
-from rpdp.studies.study_sections import PolicySection
 from tests.studies.steward import LIMITS, SILOS, own_limits
 from tests.studies.toy import write_run
 
@@ -119,6 +122,69 @@ def test_what_is_wrong_in_the_stewards_own_file_is_said(steward: Steward) -> Non
     assert "others can write it, so it is not the silo's own" in steward.err
 
 
+def test_limits_that_somebody_else_wrote_do_not_count(steward: Steward) -> None:
+    """A link, or a file of another user, holds what its owner writes there."""
+    steward.creates()
+    study, own = steward.writes(), own_limits(steward.home, "a")
+    own.rename(steward.home / "elsewhere.toml")
+    own.symlink_to(steward.home / "elsewhere.toml")
+    for options in ((), ("--resume",)):
+        assert steward.types("train", study, *options) == 2
+        assert "the steward's limits must be a regular file, no link" in steward.err
+    assert steward.runs("a") == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_limits_of_another_user_do_not_count(steward: Steward) -> None:
+    steward.creates()
+    study, own = steward.writes(), own_limits(steward.home, "a")
+    os.chown(own, 12345, 12345)
+    assert steward.types("train", study) == 3
+    assert "belongs to user 12345" in steward.err
+    assert steward.runs("a") == []
+
+
+def test_a_new_run_needs_every_limit_even_if_it_asks_to_be_resumed(steward: Steward) -> None:
+    """What the silo leaves out would come from the study file, whose [policy] allows everything."""
+    steward.creates()
+    study = steward.writes()
+    own_limits(steward.home, "a").write_text("max_share_per_run = 0.6\n")
+    assert steward.types("train", study, "--resume") == 3
+    assert "a new run lacks max_rounds, max_local_steps" in steward.err
+    assert steward.runs("a") == []
+
+
+def test_a_link_to_a_ledger_leads_to_its_own_limits(steward: Steward) -> None:
+    """The limits beside a link are whoever's made the link; key and inbox beside it could differ as well."""
+    steward.creates()
+    study = steward.writes(("ledgers.a", '"mine/ledger.db"'), ("policy.max_share_per_run", "0.2"))
+    mine = steward.home / "mine"
+    mine.mkdir()
+    for one in (steward.home / "a").iterdir():
+        (mine / one.name).symlink_to(one)
+    (mine / "ledger.db.policy.toml").unlink()
+    (mine / "ledger.db.policy.toml").write_text("max_share_per_run = 1.0\n")
+    assert steward.types("train", study) == 0, steward.err
+    with Ledger.read(steward.home / "a" / "ledger.db") as ledger:
+        assert steward.runs("a") == [("spring", 3)]
+        assert 0.1 < float(ledger.balances(BudgetTable.read("a.csv").ids).share_used.max()) <= 0.2
+
+
+def test_a_ledger_with_a_second_name_is_not_written(steward: Steward) -> None:
+    """Under the second name there are other limits, another inbox, and another log of SQLite."""
+    steward.creates()
+    study = steward.writes(("ledgers.a", '"mine/ledger.db"'))
+    mine = steward.home / "mine"
+    mine.mkdir()
+    for one in ("ledger.db", "ledger.db.key", "ledger.db.head"):
+        os.link(steward.home / "a" / one, mine / one)
+    shutil.copy(own_limits(steward.home, "a"), own_limits(steward.home, "mine"))
+    assert steward.types("train", study) == 3
+    assert "ledger.db has 2 names (hard links)" in steward.err
+    (mine / "ledger.db").unlink()
+    assert steward.types("train", steward.writes(name="honest.toml")) == 0, steward.err
+
+
 def test_a_run_that_was_admitted_goes_on_without_an_allowance_and_no_new_run_begins(steward: Steward) -> None:
     """A file of 0.1.0 states none: its run keeps what it reserved."""
     steward.creates()
@@ -129,7 +195,7 @@ def test_a_run_that_was_admitted_goes_on_without_an_allowance_and_no_new_run_beg
     assert steward.runs("a") == [("spring", 3)]
     later = steward.writes(("policy.max_share_per_run", None), ("run.id", '"summer"'), name="later.toml")
     assert steward.types("train", later, "--resume") == 3
-    assert "policy states no max_share_per_run, so one run could take whole lifetime budgets" in steward.err
+    assert "a new run lacks max_share_per_run in" in steward.err
     assert steward.runs("a") == [("spring", 3)]
 
 

@@ -14,13 +14,13 @@ from rpdp import studies as runs
 from rpdp.accounting import Schedule
 from rpdp.budgets import BoundedPareto, ThreeLevels
 from rpdp.errors import InputError
+from rpdp.federation.stated_limits import PolicySection
 from rpdp.methods import METHODS
 from rpdp.studies.study_file import StudyFile
 from rpdp.studies.study_sections import (
     METHOD_NAMES,
     BudgetSection,
     MethodSection,
-    PolicySection,
     PrivacySection,
     RunSection,
     ScheduleSection,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from rpdp.budgets import MOST_SILOS_PER_PERSON
 from rpdp.checks import (
@@ -126,6 +126,28 @@ class Policy:
             max_proximal=max(_proximal(public), 0.0),
             max_cells=cls.max_cells if public.request is None else public.request.size,
         )
+
+    def within(self, limits: Mapping[str, Any]) -> Policy:
+        """Return these limits and further ones together: of two limits, the stricter counts.
+
+        A δ or a number of silos cannot be stricter: both must state the same.
+        """
+        chosen: dict[str, Any] = {}
+        for name, stated in limits.items():
+            own = getattr(self, name)
+            if name in ("lifetime_delta", "silos_per_person"):
+                if own != stated:
+                    raise PrivacyRefusal(
+                        f"{name}={own} here, but the steward's own limits beside the ledger state {stated}; nothing "
+                        "was reserved. Both must state the same",
+                        Reason.POLICY,
+                    )
+            elif name == "reserved":
+                chosen[name] = {use: max(own.get(use, 0.0), stated.get(use, 0.0)) for use in {*own, *stated}}
+            else:
+                stricter = max if name.startswith("min_") else min
+                chosen[name] = stated if own is None else stricter(own, stated)
+        return replace(self, **chosen)
 
     def allowance(self, public: PublicPlan) -> Allowance:
         """Return what a run of this plan may take of each record: the smaller of what both sides allow."""

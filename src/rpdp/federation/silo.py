@@ -32,6 +32,7 @@ from rpdp.federation.local_training import LocalTraining
 from rpdp.federation.local_work import TrainingWork
 from rpdp.federation.messages import Update
 from rpdp.federation.purposes import Purposes
+from rpdp.federation.stated_limits import stated_limits
 from rpdp.federation.sums import SumsWork
 from rpdp.ledger import AccountTerms, BudgetAccountant, MemoryAccount
 from rpdp.planning import assign_allowed
@@ -114,7 +115,7 @@ class Silo:
         name: Its id in the federation.
         records: The records that it holds.
         budgets: One budget for each record.
-        policy: Its own limits.
+        policy: Its own limits. Those that the steward states beside a production ledger count as well.
         record_ids: The ids of `records` in order, to match budgets by id; by default those that `records` carry.
             Without any, the budget table must be in the order of the records.
         account: The account of reservations and charges. By default every simulation gets a new one in memory; give a
@@ -154,9 +155,9 @@ class Silo:
         self.records = records
         carried = None if records.ids is None else records.ids.tolist()
         self.budgets = matched_budgets(name, records, budgets, carried if record_ids is None else record_ids)
-        self.policy = policy
         self._keeps_account = account is not None
         self.account = MemoryAccount(len(records)) if account is None else account
+        self.policy = _with_stewards_limits(policy, self.account)
         self.planner = planner
         self.schema_fingerprint = schema_fingerprint
         self.device = known_device(device)
@@ -480,6 +481,13 @@ class Silo:
                 Reason.RUN,
             )
         return self._runs[name]
+
+
+def _with_stewards_limits(policy: Policy, account: Account) -> Policy:
+    """Return the limits together with those that the steward states beside a production ledger."""
+    if account.is_simulation or account.ledger_file is None:
+        return policy
+    return policy.within(stated_limits(account.ledger_file))
 
 
 def _rounds_to_join(public: PublicPlan, randomness: Randomness) -> tuple[int, ...]:

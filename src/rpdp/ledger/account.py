@@ -222,6 +222,11 @@ class Account(ABC):
         """
         return None
 
+    @property
+    def ledger_file(self) -> Path | None:
+        """The file of the ledger, beside which the steward may state limits; None for an account in memory."""
+        return None
+
     @abstractmethod
     def status(self) -> AccountStatus:
         """Return the status of all runs, for the steward."""

@@ -300,6 +300,11 @@ class Ledger(StewardActions, Account):
         """The inbox: while a round is trained, withdrawals and lowered budgets come through it alone."""
         return self.files.inbox.absolute()
 
+    @property
+    def ledger_file(self) -> Path:
+        """The database, by its own name."""
+        return self.files.database
+
     def status(self) -> AccountStatus:
         """Return the status of all runs."""
         with self.reading():

@@ -19,7 +19,7 @@ from rpdp.ledger import MemoryAccount
 from rpdp.methods import method_named
 from rpdp.planning import PublicPlan, assign_allowed
 from rpdp.studies.differentiable import require_differentiable
-from rpdp.studies.real_run import silo_limits
+from rpdp.studies.real_run import own_limits
 from rpdp.studies.study_budgets import declared, load_budgets
 from rpdp.studies.study_data import Source, load_source, make_evaluation, make_model
 from rpdp.training import require_private, require_value_independent
@@ -198,7 +198,7 @@ def _silos(
             name,
             held.train,
             budgets[name],
-            policy=_policy(spec, public, silo_limits(spec, name) if ledgers else {}, is_real=bool(ledgers)),
+            policy=_policy(spec, public, own_limits(spec, name, ledgers[name]) if ledgers else None),
             account=ledgers[name] if ledgers else _simulated_account(public, len(held.train)),
             planner=planner,
             schema_fingerprint=spec.schema_fingerprint,
@@ -216,8 +216,8 @@ def _simulated_account(public: PublicPlan, records: int) -> MemoryAccount:
     return MemoryAccount(records, account=public.account or "sums", silos_per_person=public.silos_per_person)
 
 
-def _policy(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any], *, is_real: bool) -> Policy:
-    """Return the limits of the file, and of the silo's own one (`own`), which goes first.
+def _policy(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any] | None) -> Policy:
+    """Return the limits of the file, and in a real run of the silo's own one (`own`), which goes first.
 
     Where there is none, this plan is the limit, which only simulations allow.
 
@@ -225,7 +225,6 @@ def _policy(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any], *, is_r
     is admitted.
     """
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
-    if is_real:
-        given["max_share_per_run"] = None  # nobody but the silo itself allows a run to take a share
-    given |= own
+    if own is not None:  # nobody but the silo itself allows a run to take a share
+        given |= {"max_share_per_run": None, **own}
     return replace(Policy.of(public), **given)

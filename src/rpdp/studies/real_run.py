@@ -5,7 +5,6 @@ All of this is local to the holder of the ledgers. The server learns of a run on
 
 from __future__ import annotations
 
-import tomllib
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.federation.heads import read_heads
-from rpdp.setting_fields import read_section
-from rpdp.studies.study_sections import PolicySection
+from rpdp.federation.stated_limits import PolicySection, stated_limits
+from rpdp.ledger.store.ledger_files import LedgerFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from rpdp.ledger import Ledger, PublicHead
     from rpdp.studies.study_file import StudyFile
 
-
-OWN_LIMITS = ".policy.toml"
-"""After the name of a ledger: the file in which its steward states the silo's limits."""
 
 _OPTIONAL_LIMITS = ("max_epsilon_per_run", "reserved", "silos_per_person")
 
@@ -37,7 +33,7 @@ def run_id(spec: StudyFile, method: str, *, resume: bool = False) -> str:
     """Return the name of a real run; refused unless the study file describes one.
 
     A run that is resumed has its allowance already, and release 0.1 read its other limits from the study file. If there
-    is no such run, the silos refuse to admit one: an allowance counts only in the silo's own file.
+    is no such run, none is admitted: `own_limits` looks again when the ledgers are open.
     """
     missing = _missing(spec, resume=resume)
     if missing:
@@ -76,44 +72,35 @@ def _missing(spec: StudyFile, *, resume: bool) -> list[str]:
 
 def _unstated(spec: StudyFile, silo: str, *, resume: bool) -> str:
     """What is missing of a silo's own limits, in words; empty if nothing is."""
-    stated = set(silo_limits(spec, silo))
-    if resume:
-        stated |= {"max_share_per_run", *(name for name, limit in vars(spec.policy).items() if limit is not None)}
+    path = _ledger_of(spec, silo)
+    if resume or not path.exists():  # asked when the ledger is open; one that is missing is told by itself
+        return ""
+    return _lacking(path, silo, stated_limits(path))
+
+
+def _lacking(path: Path, silo: str, stated: Mapping[str, Any]) -> str:
     names = [name for name in REQUIRED_LIMITS if name not in stated]
-    if not names or not _ledger_of(spec, silo).exists():  # a ledger that is missing is told by itself
+    if not names:
         return ""
     return (
-        f"{', '.join(names)} in {_own_file(spec, silo)}, where silo {silo} states its own limits (the study file's "
+        f"{', '.join(names)} in {LedgerFiles(path).limits}, where silo {silo} states its own limits (the study file's "
         "[policy] belongs to whoever runs the study, so it limits nothing)"
     )
 
 
-def silo_limits(spec: StudyFile, silo: str) -> dict[str, Any]:
-    """Return the limits in a silo's own file beside its ledger; they count in place of the study file's.
-
-    The study file belongs to whoever runs the study; this file to the silo's steward. Nobody else may write it.
-    """
-    path = _own_file(spec, silo)
-    if not path.exists():
-        return {}
-    if path.stat().st_mode & 0o022:
-        raise PrivacyRefusal(f"{path}: others can write it, so it is not the silo's own; run `chmod go-w {path}`")
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-        section = read_section(PolicySection, "policy", values)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, InputError) as error:
-        raise InputError(f"{path}: {error}") from None
-    return {name: getattr(section, name) for name in values}
+def own_limits(spec: StudyFile, silo: str, ledger: Ledger) -> dict[str, Any]:
+    """Return the limits that a silo states beside its ledger; refused unless a new run finds all of them."""
+    path = _ledger_of(spec, silo)
+    stated = stated_limits(path)
+    lacking = _lacking(path, silo, stated)
+    if lacking and all(status.run != spec.run.id for status in ledger.status().runs):
+        raise PrivacyRefusal(f"{spec.path}: a new run lacks {lacking}; nothing was reserved")
+    return stated
 
 
 def _ledger_of(spec: StudyFile, silo: str) -> Path:
     assert spec.ledgers is not None
     return spec.directory / spec.ledgers[silo]
-
-
-def _own_file(spec: StudyFile, silo: str) -> Path:
-    ledger = _ledger_of(spec, silo)
-    return ledger.with_name(f"{ledger.name}{OWN_LIMITS}")
 
 
 def heads_of(spec: StudyFile) -> Path:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rpdp.accounting import Schedule
 from rpdp.budgets import ACCOUNT_KINDS, distribution
 from rpdp.errors import InputError, PrivacyRefusal
+from rpdp.federation.stated_limits import PolicySection
 from rpdp.planning import Recipe
 from rpdp.setting_fields import nearest, read_section, table_of
 from rpdp.setting_fields import text as named
@@ -20,7 +21,6 @@ from rpdp.studies.study_sections import (
     BudgetSection,
     EvaluationSection,
     MethodSection,
-    PolicySection,
     PrivacySection,
     RunSection,
     ScheduleSection,

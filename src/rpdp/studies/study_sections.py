@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from rpdp.accounting import ACCOUNTANTS, Accountant
 from rpdp.accounting.schedule import MOST_LOCAL_STEPS, MOST_ROUNDS
-from rpdp.budgets import ACCOUNT_KINDS, MOST_SILOS_PER_PERSON, PAPER, PARAMETER_SETS, AccountKind
+from rpdp.budgets import ACCOUNT_KINDS, PAPER, PARAMETER_SETS, AccountKind
 from rpdp.checks import require_count, require_delta, require_fraction, require_number, require_positive
 from rpdp.errors import InputError
 from rpdp.methods import METHODS
 from rpdp.metrics import metric_named
 from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS, PURPOSES, Purpose
-from rpdp.planning.allowances import checked_reserves
 from rpdp.setting_fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
 
 if TYPE_CHECKING:
@@ -43,15 +42,6 @@ def reference(name: str, value: object) -> str:
     if not colon or not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InputError(f'{name}={value!r} must look like "package.module:function"')
     return str(value)
-
-
-def reserves(name: str, value: object) -> Mapping[Purpose, float]:
-    """Check shares of lifetime budgets that are kept for purposes, such as {evaluation = 0.2}."""
-    try:
-        return checked_reserves(table_of(require_fraction)(name, value))
-    except InputError as error:
-        said = str(error)
-        raise InputError(said if said.startswith(name) else f"{name.rpartition('.')[0]}.{said}") from None
 
 
 @dataclass(frozen=True)
@@ -301,40 +291,6 @@ class RunSection:
             object.__setattr__(self, "seeds", tuple(range(first, first + self.seeds)))
         elif self.first_seed is not None:
             raise InputError(f"run.first_seed={self.first_seed} needs a number of seeds, such as seeds = 5")
-
-
-@dataclass(frozen=True)
-class PolicySection:
-    """`[policy]`: the silos' limits in simulations, where a missing limit is as wide as the study file needs.
-
-    In a real run each silo states its own, with the same keys, in `LEDGER.policy.toml` beside its ledger: all but the
-    last three.
-
-    Attributes:
-        max_rounds: The largest T.
-        max_local_steps: The largest τ.
-        max_participation: The largest λ, or k/T.
-        max_clip_norm: The largest L.
-        min_noise_multiplier: The smallest σ.
-        lifetime_delta: δ for life of records without one of their own.
-        max_runs: How many runs in all.
-        max_share_per_run: The largest share of a lifetime budget that one run may take, such as 0.1 for ten runs.
-        max_epsilon_per_run: The largest ε of one run alone.
-        reserved: Shares of lifetime budgets that are kept for purposes, such as {evaluation = 0.2}.
-        silos_per_person: In how many silos of the federation a person may ever have an account, by default 1.
-    """
-
-    max_rounds: int | None = setting(require_count, None)
-    max_local_steps: int | None = setting(require_count, None)
-    max_participation: float | None = setting(require_fraction, None)
-    max_clip_norm: float | None = setting(require_positive, None)
-    min_noise_multiplier: float | None = setting(require_positive, None)
-    lifetime_delta: float | None = setting(require_delta, None)
-    max_runs: int | None = setting(require_count, None)
-    max_share_per_run: float | None = setting(require_fraction, None)
-    max_epsilon_per_run: float | None = setting(require_positive, None)
-    reserved: Mapping[Purpose, float] | None = setting(reserves, None)
-    silos_per_person: int = setting(partial(require_count, most=MOST_SILOS_PER_PERSON), 1)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ _ALLOWANCES = "tests/planning/test_allowances.py::"
 _ACCOUNTS = "tests/ledger/test_accounts.py::"
 _PERSONS = "tests/audit/test_persons.py::"
 _LIFETIMES = "tests/ledger/test_lifetimes.py::"
+_REAL_RUNS = "tests/studies/test_production.py::"
 _ADMISSION = "tests/federation/test_admission.py::"
 
 ACCOUNTS = (
@@ -309,5 +310,54 @@ ACCOUNTS = (
         " or (classes.delta[rows] != 0.0).any():\n",
         ":\n",
         (f"{_ACCOUNTS}test_verify_finds_a_renyi_account_that_books_a_delta",),
+    ),
+    # The steward's limits beside a ledger
+    Mutant(
+        "limits-beside-a-link-count",
+        "rule 6",
+        "ledger/store/ledger_files.py",
+        "        if self.database.is_symlink():\n",
+        "        if False:\n",
+        (f"{_REAL_RUNS}test_a_link_to_a_ledger_leads_to_its_own_limits",),
+    ),
+    Mutant(
+        "ledger-with-two-names-is-written",
+        "rule 17",
+        "ledger/store/writer_lock.py",
+        "    if names > 1:\n",
+        "    if names > 2:\n",
+        (f"{_REAL_RUNS}test_a_ledger_with_a_second_name_is_not_written",),
+    ),
+    Mutant(
+        "limits-through-a-link-count",
+        "rule 6",
+        "private_files.py",
+        "    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)\n",
+        "    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)\n",
+        (f"{_REAL_RUNS}test_limits_that_somebody_else_wrote_do_not_count",),
+    ),
+    Mutant(
+        "resumed-new-run-gets-limits-from-the-study-file",
+        "rule 6",
+        "studies/real_run.py",
+        "    if lacking and all(status.run != spec.run.id for status in ledger.status().runs):\n",
+        "    if lacking and any(status.run == spec.run.id for status in ledger.status().runs):\n",
+        (f"{_REAL_RUNS}test_a_new_run_needs_every_limit_even_if_it_asks_to_be_resumed",),
+    ),
+    Mutant(
+        "own-loop-overrules-the-steward",
+        "rule 6",
+        "federation/silo.py",
+        "    return policy.within(stated_limits(account.ledger_file))\n",
+        "    return policy\n",
+        ("tests/one_silo/test_personal_trainer.py::test_an_own_loop_keeps_to_the_stewards_limits",),
+    ),
+    Mutant(
+        "looser-of-two-limits-counts",
+        "rule 6",
+        "federation/policy.py",
+        '                stricter = max if name.startswith("min_") else min\n',
+        '                stricter = min if name.startswith("min_") else max\n',
+        ("tests/federation/test_policy.py::test_of_two_limits_the_stricter_counts",),
     ),
 )

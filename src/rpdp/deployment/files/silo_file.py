@@ -39,8 +39,9 @@ from rpdp.checks import (
 )
 from rpdp.errors import InputError
 from rpdp.federation.policy import CONCURRENT_RUNS, LONGEST_HOLD, ONE_DAY
+from rpdp.federation.stated_limits import reserves
 from rpdp.setting_fields import either, list_of, nearest, one_of, plain_name, read_section, setting, text
-from rpdp.studies.study_sections import reference, reserves
+from rpdp.studies.study_sections import reference
 from rpdp.studies.study_tables import NETWORKS, widths
 
 if TYPE_CHECKING:

@@ -17,9 +17,15 @@ class LedgerFiles:
     | `ledger.db.head` | the latest state, to detect a rollback | no |
     | `ledger.db.inbox/` | steward actions that are not booked yet | no |
     | `ledger.db.lock` | which process is writing (the lock itself is on `ledger.db`) | no |
+    | `ledger.db.policy.toml` | the steward's limits for every run on this ledger, if stated there | no |
     """
 
     database: Path
+
+    def __post_init__(self) -> None:
+        """Follow a link to the database: whatever link a ledger is opened by, its files are those beside it."""
+        if self.database.is_symlink():
+            object.__setattr__(self, "database", self.database.resolve())
 
     @property
     def key(self) -> Path:
@@ -40,6 +46,11 @@ class LedgerFiles:
     def lock(self) -> Path:
         """The note of who is writing."""
         return self._beside("lock")
+
+    @property
+    def limits(self) -> Path:
+        """The steward's limits for runs on this ledger."""
+        return self._beside("policy.toml")
 
     @property
     def log(self) -> Path:

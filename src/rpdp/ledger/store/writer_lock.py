@@ -90,6 +90,11 @@ class DatabaseFile:
         if (status.st_dev, status.st_ino) != self._inode:
             os.close(descriptor)
             raise InputError(f"{self._path} was replaced while it was being opened; try again")
+        try:
+            _require_one_name(self._path, status.st_nlink)
+        except PrivacyRefusal:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def unlock(self) -> None:
@@ -121,6 +126,16 @@ class DatabaseFile:
                 f"{self._path} was moved, removed or replaced while it was open, so what is booked now would be lost. "
                 "Nothing was released; put the file back that was there, then open the ledger again"
             )
+
+
+def _require_one_name(path: Path, names: int) -> None:
+    """Refuse a file with a second name: SQLite's log, the notes, the inbox and the limits go by the name."""
+    if names > 1:
+        raise PrivacyRefusal(
+            f"{path} has {names} names (hard links). Under another one it has another log, so charges could be lost, "
+            f"and other limits. Nothing was changed; find them with `find / -xdev -samefile {path}`, and remove all "
+            "but the one that the key and the inbox lie beside"
+        )
 
 
 class WriterLock:

@@ -16,6 +16,7 @@ from rpdp.errors import PlanError
 from rpdp.planning import Allowances, MeasureSpec, Request, SiloPlan, assign_allowed, states_its_costs
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
     from numpy.typing import NDArray
@@ -130,3 +131,39 @@ def replaced(plan: SiloPlan, **columns: NDArray[np.float64]) -> SiloPlan:
 def test_estimators_of_probabilities_refuse_a_request(estimator: str) -> None:
     with pytest.raises(PlanError, match=f"{estimator}.*samples nobody.*use estimator='certified'"):
         assign_allowed(public(), ids_of(60), Allowances.of_sums(budgets()), estimator=estimator)
+
+
+def test_a_plan_of_weights_speaks_of_weights_and_one_of_training_does_not() -> None:
+    epsilon = np.array([0.001, 0.1, 10.0, 1.0])
+    plan = assign_allowed(public(), ids_of(4), Allowances.of_sums(epsilon, np.array([1.0, 1.0, 1.0, 0.0])))
+    text = plan.explain("r-1")
+    assert f"It counts with weight {plan.q[1]:.4g} in each of 2 releases of this run for statistics." in text
+    assert f"at δ = {DELTA:g} by the exact price of a Gaussian." in text
+    assert f"an advantage of at most {public().curve.advantage(plan.q[1]):.1%}" in text
+    assert "counts in full (weight 1)" in plan.explain("r-2")
+    assert "nothing is left of its δ" in plan.explain("r-3")
+    page = plan._repr_html_() + plan.public._repr_html_()
+    assert "mean w" in page
+    assert "count, histogram" in page
+    everyone = assign_allowed(public("everyone", rounds=1), ids_of(4), Allowances.of_sums(epsilon))
+    price = everyone.public.curve.largest_cost
+    assert f"taking part (ε = {price:.4g} at δ = 0.0001) would cost more over 1 release of 11" in everyone.explain(
+        "r-0"
+    )
+    for words in ("probability", "batch", "local step", "accountant", "normaliser", "learning"):
+        assert words not in page + text + everyone.explain("r-0") + everyone.explain("r-1")
+    assert plan.summary()["rarely_drawn"] == 0
+
+
+def test_weights_between_nothing_and_one_are_none_of_everyone() -> None:
+    plan = assign_allowed(public("everyone"), ids_of(4), Allowances.of_sums(np.full(4, 10.0)))
+    with pytest.raises(PlanError, match=r"weights between 0 and 1.*counts whole or not at all"):
+        replaced(plan, q=np.array([1.0, 0.5, 0.0, 1.0]))
+
+
+def test_a_silo_plan_returns_from_its_file(tmp_path: Path) -> None:
+    plan = assign_allowed(public(), ids_of(60), all_allowances(budgets())["renyi"])
+    plan.write(tmp_path / "plan.parquet")
+    again = SiloPlan.read(tmp_path / "plan.parquet")
+    assert again.fingerprint == plan.fingerprint
+    np.testing.assert_array_equal(again.q, plan.q)

@@ -48,14 +48,16 @@ def show_plan(
     runs: PlannedRuns | None = None,
 ) -> None:
     """Print a plan."""
+    words = silo.words
     say(
-        f"{public.schedule.describe()} · σ = {public.noise_multiplier:.4g} · δ = {public.delta:g} · cost at q = 1: "
-        f"ε = {public.curve.largest_cost:.4g} ({public.accountant})"
+        f"{public.describe()} · {words.noise} = {public.noise_multiplier:.4g} · δ = {public.delta:g} · cost at "
+        f"{words.symbol} = 1: ε = {public.curve.largest_cost:.4g} ({_pricing(public)})"
     )
     print_groups(silo)
     summary = silo.summary()
     say(
-        f"expected batch {summary['expected_batch']:.1f} · signal to noise Σq/σ {summary['signal_to_noise']:.2f} · "
+        f"{words.total} {summary['expected_batch']:.1f} · signal to noise {words.signal} "
+        f"{summary['signal_to_noise']:.2f} · "
         f"budget used {summary['mean_share_of_budget_used']:.1%} on average, at most "
         f"{summary['largest_share_of_budget_used']:.1%}"
     )
@@ -87,8 +89,12 @@ def print_groups(silo: SiloPlan) -> None:
                 f"{group.left_out:,}",
             ]
         )
-    columns = ["budget ε", "records", "share", "mean q", "share of the batch", "left out"]
+    columns = ["budget ε", "records", "share", f"mean {silo.words.symbol}", silo.words.share, "left out"]
     print_table("The silo's plan (stays in the silo)", columns, rows)
+
+
+def _pricing(public: PublicPlan) -> str:
+    return public.accountant if public.request is None else "exact"
 
 
 def _remarks(public: PublicPlan, summary: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpdp.cli.output import print_table, say
+from rpdp.planning.words import words_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,9 @@ class PlannedRuns:
 
     def show(self) -> None:
         """Print what each budget pays for, and what all do together."""
-        columns = ["budget ε", "records", "q in each run", "runs in full", "q in the run after"]
+        words = words_for(self.public.purpose)
+        each, after = f"{words.symbol} in each run", f"{words.symbol} in the run after"
+        columns = ["budget ε", "records", each, "runs in full", after]
         rows = [
             [
                 _between(group.low, group.high, "{:.4g}"),
@@ -105,9 +108,9 @@ class PlannedRuns:
         print_table(f"Runs of this kind that these budgets pay for ({_terms(self)})", columns, rows)
         runs, found = self.found.runs_in_full, self.found
         say(
-            f"all together: {runs:,} runs in full with signal to noise Σq/σ {found.signal_to_noise():.2f} each, "
-            f"{found.signal_to_noise(runs + 1):.2f} in the run after; {self.runs_above_floor:,} runs above the floor "
-            "of the signal"
+            f"all together: {runs:,} runs in full with signal to noise {words.signal} "
+            f"{found.signal_to_noise():.2f} each, {found.signal_to_noise(runs + 1):.2f} in the run after; "
+            f"{self.runs_above_floor:,} runs above the floor of the signal"
         )
 
 
@@ -115,9 +118,10 @@ def show_shares(planned: Sequence[PlannedRuns]) -> None:
     """Print how the number of runs trades against what each of them gets."""
     first = planned[0]
     public, terms, records = first.public, first.terms, int(first.found.records.sum())
-    levels = [f"q at ε = {group.low:.4g}" for group in first.found.groups() if group.low == group.high]
+    words = words_for(public.purpose)
+    levels = [f"{words.symbol} at ε = {group.low:.4g}" for group in first.found.groups() if group.low == group.high]
     is_short = len(levels) <= _MOST_COLUMNS
-    columns = ["share", "runs in full", "above the floor", "signal Σq/σ", *(levels if is_short else [])]
+    columns = ["share", "runs in full", "above the floor", f"signal {words.signal}", *(levels if is_short else [])]
     rows = [
         [
             f"{one.share:g}",
@@ -128,7 +132,7 @@ def show_shares(planned: Sequence[PlannedRuns]) -> None:
         ]
         for one in planned
     ]
-    say(f"{public.schedule.describe()} · σ = {public.noise_multiplier:.4g} · {records:,} records")
+    say(f"{public.describe()} · {words.noise} = {public.noise_multiplier:.4g} · {records:,} records")
     print_table(f"Runs against signal ({terms.account} accounts, lifetime δ = {terms.lifetime_delta:g})", columns, rows)
 
 

@@ -1,7 +1,7 @@
-"""Planning: from budgets to sampling probabilities.
+"""Planning: from budgets to sampling probabilities, and to weights in statistics.
 
-`PublicPlan` is the contract between server and silos, and `SiloPlan` holds a silo's own probabilities. Estimators turn
-budgets into probabilities; `frontier` shows the trade-off between noise and sampling.
+`PublicPlan` is the contract between server and silos, and `SiloPlan` holds a silo's own probabilities or weights.
+Estimators turn budgets into probabilities; `frontier` shows the trade-off between noise and sampling.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
 from rpdp.planning.request import REQUEST_ESTIMATORS, MeasureSpec, Request, RequestEstimator
 from rpdp.planning.signal_floor import LEAST_SHARE, LEAST_SIGNAL, floor_of_signal, signal_of_run, signal_of_silos
 from rpdp.planning.silo_plan import Group, SiloPlan, Status
+from rpdp.planning.words import Words, words_for
 
 __all__ = [
     "AUTHORS_CANDIDATES",
@@ -59,6 +60,7 @@ __all__ = [
     "RunGroup",
     "SiloPlan",
     "Status",
+    "Words",
     "assign_allowed",
     "binary_search",
     "certified",
@@ -74,4 +76,5 @@ __all__ = [
     "signal_of_silos",
     "states_its_costs",
     "with_declared_batch",
+    "words_for",
 ]

@@ -30,6 +30,7 @@ from rpdp.planning.allowances import PURPOSES, Purpose
 from rpdp.planning.assignment import assign
 from rpdp.planning.recipe import Recipe
 from rpdp.planning.request import Request
+from rpdp.planning.words import words_for
 
 if TYPE_CHECKING:
     from rpdp.accounting.costs import CostCurve, DeltaCosts, DivergenceCosts
@@ -198,25 +199,46 @@ class PublicPlan:
             )
 
     def __repr__(self) -> str:
-        promise = f"σ = {self.noise_multiplier:g}, δ = {self.delta:g}"
-        return f"PublicPlan({self.schedule.describe()}, {promise}, fingerprint {self.fingerprint[:12]}…)"
+        promise = f"{words_for(self.purpose).noise} = {self.noise_multiplier:g}, δ = {self.delta:g}"
+        return f"PublicPlan({self.describe()}, {promise}, fingerprint {self.fingerprint[:12]}…)"
+
+    def describe(self) -> str:
+        """What the run releases and how often, in one line of text."""
+        if self.request is None:
+            return self.schedule.describe()
+        releases = "1 release" if self.schedule.rounds == 1 else f"{self.schedule.rounds:,} releases"
+        cells = "1 cell" if self.request.size == 1 else f"{self.request.size:,} cells"
+        return f"{releases} of {cells}, estimator {self.request.estimator}"
+
+    @property
+    def pricing(self) -> str:
+        """How costs at the plan's δ are computed: by which accountant, or exactly."""
+        return f"{self.accountant} accountant" if self.request is None else "exact price of a Gaussian"
 
     def _repr_html_(self) -> str:
-        silos = "all alike" if isinstance(self.weights, float) else f"{len(self.weights):,} silos"
         facts = {
-            "schedule": self.schedule.describe(),
-            "noise multiplier σ": f"{self.noise_multiplier:g}",
+            "schedule": self.describe(),
+            f"noise multiplier {words_for(self.purpose).noise}": f"{self.noise_multiplier:g}",
             "δ": f"{self.delta:g}",
             "clip norm L": f"{self.clip_norm:g}",
-            "normaliser B": f"{self.normaliser:g}",
-            "weights": silos,
-            "training": f"{self.recipe.optimiser}, learning rate {self.recipe.learning_rate:g}, {self.recipe.backbone}",
-            "accountant": self.accountant,
+            **(self._training_facts() if self.request is None else self._request_facts(self.request)),
             "purpose": self.purpose,
             "silos per person": str(self.silos_per_person),
             "fingerprint": self.fingerprint,
         }
         return html_table("Public plan", [*facts.items(), *(("note", note) for note in self.notes)])
+
+    def _training_facts(self) -> dict[str, str]:
+        return {
+            "normaliser B": f"{self.normaliser:g}",
+            "weights": "all alike" if isinstance(self.weights, float) else f"{len(self.weights):,} silos",
+            "training": f"{self.recipe.optimiser}, learning rate {self.recipe.learning_rate:g}, {self.recipe.backbone}",
+            "accountant": self.accountant,
+        }
+
+    @staticmethod
+    def _request_facts(request: Request) -> dict[str, str]:
+        return {"measures": ", ".join(measure.kind for measure in request.measures)}
 
     @property
     def curve(self) -> CostCurve:

@@ -1,4 +1,4 @@
-"""The silo plan: the sampling probability of every record. A silo makes it for itself, and it never leaves the silo."""
+"""The silo plan: every record's probability or weight. A silo makes it for itself, and it never leaves the silo."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pa_parquet
 from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.display import html_table
 from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
+from rpdp.planning.words import Words, words_for
 from rpdp.private_files import private_file
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _META = b"rpdp"
 
 
 class Status(IntEnum):
-    """The reason for a record's sampling probability."""
+    """The reason for a record's sampling probability or weight."""
 
     SAMPLED = 0
     ALWAYS = 1
@@ -88,7 +89,9 @@ def rows_by_budget(epsilon: NDArray[np.float64]) -> list[NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False)
 class SiloPlan:
-    """For every record: its budget, its sampling probability q, the cost to reserve and the rounds it is active in.
+    """For every record: its budget, its q, the cost to reserve and the rounds it is active in.
+
+    q is a sampling probability in training, and a record's weight in a run with a request.
 
     Arrays are in the order of the budget table, and per record: budgets of subjects are already split. A plan in which
     any record is over budget cannot be created.
@@ -147,6 +150,12 @@ class SiloPlan:
                 f"probabilities outside [0, 1] and {rounds:,} records active in rounds that do not exist, so it is "
                 "refused; make a new one with assign()"
             )
+        request = self.public.request
+        if request is not None and request.estimator == "everyone" and ((self.q > 0.0) & (self.q < 1.0)).any():
+            raise PlanError(
+                "this plan has weights between 0 and 1, but in a request of the estimator everyone a record counts "
+                "whole or not at all, so it is refused; make a new one with assign()"
+            )
 
     def __len__(self) -> int:
         return len(self.q)
@@ -159,7 +168,14 @@ class SiloPlan:
             (f"{group.low:.4g} – {group.high:.4g}", f"{group.records:,}", f"{group.left_out:,}", f"{group.mean_q:.4g}")
             for group in (self.groups() if len(self) else [])
         ]
-        return html_table(f"{self!r} of {self.public!r}", rows, ("budget ε", "records", "left out", "mean q"))
+        return html_table(
+            f"{self!r} of {self.public!r}", rows, ("budget ε", "records", "left out", f"mean {self.words.symbol}")
+        )
+
+    @property
+    def words(self) -> Words:
+        """What texts call q, its sum and its noise."""
+        return words_for(self.public.purpose)
 
     @property
     def slack(self) -> NDArray[np.float64]:
@@ -180,12 +196,12 @@ class SiloPlan:
 
     @property
     def expected_batch(self) -> float:
-        """Σq, the mean number of records in a step. It must stay in the silo."""
+        """Σq, the mean number of records in a step, or the sum of all weights. It must stay in the silo."""
         return float(self.q.sum())
 
     @property
     def signal_to_noise(self) -> float:
-        """Σq/σ, the number of records per step for each unit of noise."""
+        """Σq/σ, the number of records per step or release for each unit of noise."""
         return self.expected_batch / self.public.noise_multiplier
 
     @property
@@ -211,7 +227,7 @@ class SiloPlan:
 
     def summary(self) -> dict[str, Any]:
         """The plan in numbers, for `--json` and for the printed table. It must stay in the silo."""
-        drawn = self.q > 0.0
+        is_sampled = (self.q > 0.0) & (self.public.request is None)
         expected_draws = self.q * self.public.schedule.expected_participations * self.public.schedule.local_steps
         used = np.divide(self.cost, self.budget, out=np.zeros_like(self.cost), where=self.budget > 0.0)
         expected_draws *= self.active_rounds / self.public.schedule.rounds
@@ -225,7 +241,7 @@ class SiloPlan:
             "left_out_budget_too_small": int((self.status == Status.BUDGET_TOO_SMALL).sum()),
             "left_out_delta_too_small": int((self.status == Status.DELTA_TOO_SMALL).sum()),
             "in_every_batch": int((self.status == Status.ALWAYS).sum()),
-            "rarely_drawn": int((drawn & (expected_draws < 1.0)).sum()),
+            "rarely_drawn": int((is_sampled & (expected_draws < 1.0)).sum()),
             "largest_share_of_budget_used": float(np.max(used)),
             "mean_share_of_budget_used": float(np.mean(used)),
             "groups": [vars(group) for group in self.groups()],
@@ -330,12 +346,13 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
         return f"{opening} It sits this run out: nothing is left of its δ. It could take part with a larger lifetime δ."
     if status is Status.BUDGET_TOO_SMALL:
         return (
-            f"{opening} It sits this run out: even the smallest sampling probability would cost more over "
-            f"{schedule.describe()} at σ = {public.noise_multiplier:.4g}. It could take part with fewer rounds or more "
-            "noise."
+            f"{opening} It sits this run out: {_least(plan)} would cost more over {public.describe()} at "
+            f"{plan.words.noise} = {public.noise_multiplier:.4g}. It could take part with fewer rounds or more noise."
         )
     if status is Status.OTHER_PURPOSE:
         return f"{opening} It sits this run out: it is kept for runs of another purpose than {public.purpose}."
+    if public.request is not None:
+        return f"{opening} {_weighted(public, q)} {_reserved(plan, row)} {_risk(public, q)}"
     active = int(plan.active_rounds[row])
     draws = q * schedule.expected_participations * schedule.local_steps * active / schedule.rounds
     realised = _given_realised(plan, q, active)
@@ -343,8 +360,29 @@ def _explanation(plan: SiloPlan, record: str, row: int) -> str:
     rounds = "" if active == schedule.rounds else f" It is active in the first {active} of {schedule.rounds} rounds."
     return (
         f"{opening} {chance}, about {draws:.3g} times in {schedule.describe()}. {_reserved(plan, row)}{rounds}"
-        f"{realised} Somebody who sees all updates can tell whether this record was included with an advantage of at "
-        f"most {public.curve.advantage(q):.1%} over guessing."
+        f"{realised} {_risk(public, q)}"
+    )
+
+
+def _least(plan: SiloPlan) -> str:
+    """The cheapest way to take part."""
+    request = plan.public.request
+    if request is None or request.estimator != "everyone":
+        return f"even the smallest {plan.words.q}"
+    return f"taking part (ε = {plan.public.curve.largest_cost:.4g} at δ = {plan.public.delta:g})"
+
+
+def _weighted(public: PublicPlan, q: float) -> str:
+    """How a record counts in the sums of a request."""
+    weight = "in full (weight 1)" if q >= 1.0 else f"with weight {q:.4g}"
+    releases = "the one release" if public.schedule.rounds == 1 else f"each of {public.schedule.rounds:,} releases"
+    return f"It counts {weight} in {releases} of this run for {public.purpose}."
+
+
+def _risk(public: PublicPlan, q: float) -> str:
+    return (
+        "Somebody who sees all updates can tell whether this record was included with an advantage of at most "
+        f"{public.curve.advantage(q):.1%} over guessing."
     )
 
 
@@ -356,10 +394,10 @@ def _reserved(plan: SiloPlan, row: int) -> str:
             f"That reserves a Rényi divergence of ρ = {cost:.4g} at order {ORDERS[plan.order[row]]:.4g}, "
             f"{cost / budget:.1%} of what this run may take."
         )
-    accountant = plan.public.accountant if plan.delta[row] >= plan.public.delta * (1.0 - DELTA_TOLERANCE) else "rdp"
+    is_own = plan.delta[row] < plan.public.delta * (1.0 - DELTA_TOLERANCE) and plan.public.request is None
     return (
         f"That reserves ε = {cost:.4g} ({cost / budget:.1%} of its budget) at δ = {plan.delta[row]:g} by the "
-        f"{accountant} accountant."
+        f"{'rdp accountant' if is_own else plan.public.pricing}."
     )
 
 

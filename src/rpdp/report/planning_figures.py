@@ -123,12 +123,12 @@ def runs_figure(planned: Mapping[str, FittingRuns]) -> go.Figure:
 
 def _add_curve(figure: go.Figure, plans: Mapping[str, SiloPlan]) -> None:
     """ε*(q) from somewhat below the smallest probability in use up to 1."""
-    curve = next(iter(plans.values())).public.curve
+    public = next(iter(plans.values())).public
     smallest = min((float(plan.q[plan.q > 0.0].min()) for plan in plans.values() if (plan.q > 0.0).any()), default=1e-3)
     q = np.geomspace(smallest / 3.0, 1.0, _CURVE_POINTS)
-    cost = curve.epsilon(q)
+    cost = public.curve.epsilon(q)
     shown = cost > 0.0
-    name = f"ε*(q), {curve.accountant}"
+    name = f"ε*(q), {public.accountant}"
     figure.add_scatter(x=q[shown], y=cost[shown], mode="lines", name=name, line={"color": GREY}, row=1, col=1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rpdp.planning import words_for
 from rpdp.report.rendering import Column, Table
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _ACCOUNTANTS = {
     "pld": "privacy-loss distributions, and the Rényi bound where that is smaller",
     "rdp": "Rényi moments with the tight conversion",
 }
+_EXACT = "exact: the price of a Gaussian that a record of weight w moves by w√T/s standard deviations"
 _NAMES = {
     "sgd": "SGD",
     "adam": "Adam",
@@ -30,7 +32,8 @@ _NAMES = {
 
 def promise_values(public: PublicPlan, *, is_protected: bool) -> dict[str, Any]:
     """What the template of the promise shows beside the plan itself."""
-    values = {"recipe": _recipe(public), "weights": _weights(public), "accountant": _ACCOUNTANTS[public.accountant]}
+    accountant = _EXACT if public.request else f"{public.accountant}: {_ACCOUNTANTS[public.accountant]}"
+    values = {"recipe": _recipe(public), "weights": _weights(public), "accountant": accountant}
     return {**values, "accountant_bounds": accountant_bounds(public)} if is_protected else values
 
 
@@ -41,8 +44,11 @@ def accountant_bounds(public: PublicPlan) -> Table:
         [f"{q:g}", f"{lower:.4g}", f"{upper:.4g}"]
         for q, lower, upper in zip(_REFERENCE_PROBABILITIES, bounds.lower, bounds.upper, strict=True)
     ]
-    caption = "The accountant's error: the true cost of a record with sampling probability q lies between these bounds."
-    return Table([Column("q"), Column("ε at least"), Column("ε at most")], rows, caption, stack=False)
+    words = words_for(public.purpose)
+    caption = (
+        f"The accountant's error: the true cost of a record with {words.q} {words.symbol} lies between these bounds."
+    )
+    return Table([Column(words.symbol), Column("ε at least"), Column("ε at most")], rows, caption, stack=False)
 
 
 def _recipe(public: PublicPlan) -> str:

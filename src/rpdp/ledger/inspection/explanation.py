@@ -31,7 +31,8 @@ class RunExplanation:
     Attributes:
         run: The name of the run.
         admitted: The time of its admission.
-        q: The probability of being drawn into a local step; 0 if the record sat the run out.
+        q: The probability of being drawn into a local step, or the weight in a run with a request; 0 if the record sat
+            the run out.
         epsilon: The ε that was reserved, which counts as spent, also while it is held; 0 if it was returned. In a Rényi
             account, what this run alone costs at the plan's δ: that does not add up over runs.
         delta: The δ that was reserved, likewise.
@@ -272,9 +273,10 @@ def _run_text(run: RunExplanation, used: str) -> str:
         return f"Run {run.run} ({_what_for(run)}{run.admitted}): it sat out and {used} nothing."
     rounds = f"{run.announced} of {run.rounds} rounds announced, {run.joined} of them joined while it was active"
     word = f"Reserved, and therefore {used}" if run.state == "committed" else "Held, and therefore taken"
+    how = "drawn into each local step with probability" if run.purpose == "training" else "in each release with weight"
     early = "" if run.active_rounds == run.rounds else f", active in the first {run.active_rounds}"
     return (
-        f"Run {run.run} ({_what_for(run)}{run.admitted}): drawn into each local step with probability {run.q:.4g}. "
+        f"Run {run.run} ({_what_for(run)}{run.admitted}): {how} {run.q:.4g}. "
         f"{word}: {run.share:.1%} of its lifetime budget; this run alone costs ε = {run.epsilon:.4g} at δ = "
         f"{run.delta:.3g} ({rounds}{early}). Given exactly these joined rounds, the cost is ε = {run.given_joined:.4g}."
     )

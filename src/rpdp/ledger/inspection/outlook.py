@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpdp.display import counts_repr
-from rpdp.planning import LifetimeAllowances, assign_allowed, fitting_runs, floor_of_signal, signal_of_run
+from rpdp.planning import LifetimeAllowances, assign_allowed, fitting_runs, floor_of_signal, signal_of_run, words_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
     from rpdp.ledger.ledger import Ledger
     from rpdp.ledger.silo_accounts import SiloAccounts
-    from rpdp.planning import Allowance, Allowances, FittingRuns, Planner, PublicPlan, SiloPlan
+    from rpdp.planning import Allowance, Allowances, FittingRuns, Planner, PublicPlan, Purpose, SiloPlan
 
 
 class Obstacle(IntEnum):
-    """Why a record takes part in a run with a smaller probability than its unused budget allows, or not at all."""
+    """Why a record takes part in a run with a smaller q than its unused budget allows, or not at all."""
 
     NONE = 0
     TOO_SMALL = 1
@@ -55,17 +55,18 @@ class Outlook:
         silo: The name of the silo.
         records: The number of records in its table.
         in_full: How many can take part as their unused budgets would let them.
-        reduced: How many can take part with a smaller probability.
+        reduced: How many can take part with a smaller probability or weight.
         left_out: How many cannot take part.
         why_reduced: How many are reduced for each reason.
         why_left_out: How many are left out for each reason.
-        signal_to_noise: Σq/σ of a step now.
+        signal_to_noise: Σq/σ of a step now; of a release of sums, Σw/s.
         unused_signal_to_noise: Σq/σ of a step if nothing had ever been booked, without those who have withdrawn.
         run_signal: The signal of the whole run, Σq/σ·√K.
         unused_run_signal: The same if nothing had ever been booked.
         runs_in_full: In how many runs like this one, this one included, all take part in full that can do so now.
         runs_above_floor: How many runs like this one, this one included, have a signal above the floor.
         runs_allowed: How many more runs the silo's policy admits; None if it states no limit.
+        purpose: What the run is for.
     """
 
     silo: str
@@ -83,6 +84,7 @@ class Outlook:
     runs_in_full: int
     runs_above_floor: int
     runs_allowed: int | None = None
+    purpose: Purpose = "training"
 
     @property
     def missing(self) -> int:
@@ -113,10 +115,11 @@ class Outlook:
         return f"{part}, {reduced}, {self.left_out:,} not at all{_reasons(self.why_left_out)}"
 
     def _signal(self) -> str:
+        words = words_for(self.purpose)
         noise = f", below the floor of {self.floor:.3g}: the run would be noise" if self.is_noise else ""
         return (
-            f"signal to noise Σq/σ {self.signal_to_noise:.3g} in a step, {self.unused_signal_to_noise:.3g} if nothing "
-            f"had been used; {self.run_signal:.3g} in the whole run{noise}"
+            f"signal to noise {words.signal} {self.signal_to_noise:.3g} in a {words.step}, "
+            f"{self.unused_signal_to_noise:.3g} if nothing had been used; {self.run_signal:.3g} in the whole run{noise}"
         )
 
     def _more(self) -> str:
@@ -157,7 +160,7 @@ class RecordOutlooks:
 
     @property
     def reduced(self) -> NDArray[np.bool_]:
-        """Who can take part, with a smaller probability than an unused budget would give."""
+        """Who can take part, with a smaller probability or weight than an unused budget would give."""
         return np.asarray((self.plan.q > 0.0) & (self.plan.q < self.runs.q))
 
     def summary(self, silo: str, runs_allowed: int | None = None) -> Outlook:
@@ -181,6 +184,7 @@ class RecordOutlooks:
             runs_in_full=self.runs.runs_in_full,
             runs_above_floor=self.runs.runs_with_signal(floor / signal_of_run(1.0, public.schedule)),
             runs_allowed=runs_allowed,
+            purpose=public.purpose,
         )
 
     def _counts(self, rows: NDArray[np.bool_]) -> dict[str, int]:
@@ -204,7 +208,7 @@ def record_outlooks(
         public: The plan of the run.
         allowance: What the silo's policy lets one run take.
         lifetime_delta: The δ of the silo's policy.
-        planner: How budgets become probabilities.
+        planner: How budgets become probabilities or weights.
     """
     expired = ledger.runs.expired(ledger.clock())
     now = ledger.silo_accounts(budgets, lifetime_delta, without=expired)

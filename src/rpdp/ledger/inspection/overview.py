@@ -178,7 +178,7 @@ def _runs(ledger: LedgerBase) -> tuple[RunOverview, ...]:
             RunOverview(
                 status,
                 admission.public.fingerprint,
-                admission.public.schedule.describe(),
+                admission.public.describe(),
                 admission.at,
                 admission.public.delta,
                 admission.public.purpose,

@@ -8,6 +8,7 @@
 
 Sum accounts are priced at the δ that each class booked. A Rényi account books a divergence at one order; its price is
 exact to eleven digits, so every machine finds the same, and the second opinion is the binomial sum at whole orders.
+In a run with a request q is a weight, and its price is that of a Gaussian: exact, so the three prices nearly meet.
 
 On the machine that made the plan a q has one price, and the silo refuses a plan that states less. Another processor,
 library or release may find another price: every price is an upper bound, close to the truth but not the truth. So a
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.accounting import Accountant
+    from rpdp.accounting.costs import CostCurve
     from rpdp.ledger.ledger_base import LedgerBase
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.store.fixed_point import FloatArray
     from rpdp.ledger.store.run_book import Admission
     from rpdp.ledger.store.sampling_classes import Classes
+    from rpdp.planning import PublicPlan
 
     Rows = NDArray[np.int64]
 
@@ -123,7 +126,8 @@ def _accountants(admission: Admission, delta: float) -> list[Accountant]:
     """
     own: Accountant = admission.public.accountant
     is_on_lattice = delta_below(np.array([delta]))[0] == delta
-    return [own] if own == "rdp" or not is_on_lattice else [own, "rdp"]
+    has_one_price = own == "rdp" or admission.public.request is not None
+    return [own] if has_one_price or not is_on_lattice else [own, "rdp"]
 
 
 def _least_honest(accountant: Accountant, certified: FloatArray, proven: FloatArray) -> FloatArray:
@@ -161,14 +165,15 @@ def _prices(
     admission: Admission, active: int, q: FloatArray, delta: float, accountant: Accountant
 ) -> tuple[FloatArray, FloatArray]:
     """Return for each q its certified cost and a proven lower bound, or those of the next smaller q on the grid."""
-    public = admission.public
     grid = _some(q, MOST_PRICED)
-    own, loss = (
-        PrivacyCurve(public.schedule, noise_multiplier=public.noise_multiplier, delta=delta, accountant=one).after(
-            active
-        )
-        for one in (accountant, "pld")
-    )
+    own, loss = (_curve(admission.public, delta, one).after(active) for one in (accountant, "pld"))
     at = np.searchsorted(grid, q, side="right") - 1
     certified: FloatArray = own.epsilon(grid)[at]
     return certified, loss.bounds(grid, accuracy=_ACCURACY).lower[at]
+
+
+def _curve(public: PublicPlan, delta: float, accountant: Accountant) -> CostCurve:
+    """The curve of a run by this accountant; a request has one price, whatever the accountant."""
+    if public.request is not None:
+        return public.curve_at(delta)
+    return PrivacyCurve(public.schedule, noise_multiplier=public.noise_multiplier, delta=delta, accountant=accountant)

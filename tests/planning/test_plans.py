@@ -174,7 +174,7 @@ def test_reasons_are_stored_as_numbers_that_stay_the_same() -> None:
     short = long.assign(BudgetTable(["a"], [0.001]))
     assert (short.status.tolist(), short.q.tolist()) == ([2], [0.0])
     assert "fewer rounds or more noise" in short.explain("a")
-    assert [one.name for one in Status] == ["SAMPLED", "ALWAYS", "BUDGET_TOO_SMALL", "DELTA_TOO_SMALL"]
+    assert [one.name for one in Status] == ["SAMPLED", "ALWAYS", "BUDGET_TOO_SMALL", "DELTA_TOO_SMALL", "OTHER_PURPOSE"]
 
 
 def test_a_silo_plan_equals_itself_alone(silo: SiloPlan, table: BudgetTable) -> None:

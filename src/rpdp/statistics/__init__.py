@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from rpdp.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from rpdp.statistics.answers import Answers as Answers
+    from rpdp.statistics.answers import ask as ask
     from rpdp.statistics.budget_check import BudgetCheck as BudgetCheck
     from rpdp.statistics.budget_check import check_budgets as check_budgets
     from rpdp.statistics.column_source import ColumnSource as ColumnSource
@@ -22,11 +24,25 @@ if TYPE_CHECKING:
     from rpdp.statistics.expected_error import expected_estimates as expected_estimates
     from rpdp.statistics.inquiry import Inquiry as Inquiry
     from rpdp.statistics.measures import Axis as Axis
+    from rpdp.statistics.named_statistics import axis_of as axis_of
+    from rpdp.statistics.named_statistics import statistics_of as statistics_of
     from rpdp.statistics.noise_choice import DeclaredRecords as DeclaredRecords
     from rpdp.statistics.noise_choice import NoiseChoice as NoiseChoice
     from rpdp.statistics.noise_choice import RequestTerms as RequestTerms
     from rpdp.statistics.noise_choice import choose_noise as choose_noise
     from rpdp.statistics.noisy_sums import NoisySums as NoisySums
+    from rpdp.statistics.private_columns import PrivateColumns as PrivateColumns
+    from rpdp.statistics.private_columns import contingency_table as contingency_table
+    from rpdp.statistics.private_columns import correlation as correlation
+    from rpdp.statistics.private_columns import count as count
+    from rpdp.statistics.private_columns import group_means as group_means
+    from rpdp.statistics.private_columns import histogram as histogram
+    from rpdp.statistics.private_columns import mean as mean
+    from rpdp.statistics.private_columns import proportions as proportions
+    from rpdp.statistics.private_columns import quantiles as quantiles
+    from rpdp.statistics.private_columns import standard_deviation as standard_deviation
+    from rpdp.statistics.private_columns import total as total
+    from rpdp.statistics.private_columns import variance as variance
     from rpdp.statistics.statistic import Correlation as Correlation
     from rpdp.statistics.statistic import Count as Count
     from rpdp.statistics.statistic import Histogram as Histogram
@@ -39,6 +55,22 @@ if TYPE_CHECKING:
 
 _STATISTICS = "rpdp.statistics.statistic"
 _HOME_OF = {
+    "Answers": "rpdp.statistics.answers",
+    "ask": "rpdp.statistics.answers",
+    "PrivateColumns": "rpdp.statistics.private_columns",
+    "count": "rpdp.statistics.private_columns",
+    "total": "rpdp.statistics.private_columns",
+    "mean": "rpdp.statistics.private_columns",
+    "group_means": "rpdp.statistics.private_columns",
+    "variance": "rpdp.statistics.private_columns",
+    "standard_deviation": "rpdp.statistics.private_columns",
+    "proportions": "rpdp.statistics.private_columns",
+    "histogram": "rpdp.statistics.private_columns",
+    "contingency_table": "rpdp.statistics.private_columns",
+    "quantiles": "rpdp.statistics.private_columns",
+    "correlation": "rpdp.statistics.private_columns",
+    "statistics_of": "rpdp.statistics.named_statistics",
+    "axis_of": "rpdp.statistics.named_statistics",
     "Axis": "rpdp.statistics.measures",
     "BudgetCheck": "rpdp.statistics.budget_check",
     "ColumnSource": "rpdp.statistics.column_source",

@@ -12,6 +12,7 @@ import pytest
 
 from rpdp import BudgetTable
 from rpdp.accounting.renyi_filter import ORDERS, conversion
+from rpdp.cli.run import run as cli
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Ledger, StewardKey
 from rpdp.ledger.inspection.export import export
@@ -377,6 +378,27 @@ def test_inputs_that_do_not_belong_together_are_refused(lost: Lost, tmp_path: Pa
     lost.recover(head).close()
     with pytest.raises(InputError, match="exists"):
         lost.recover(head)
+
+
+@pytest.mark.parametrize(
+    ("max_runs", "booked"), [(None, "all that may have been spent since"), (3, "up to 2 more runs")]
+)
+def test_show_names_the_ledger_that_was_lost(
+    lost: Lost, capsys: pytest.CaptureFixture[str], max_runs: int | None, booked: str
+) -> None:
+    lost.run("first")
+    lost.export()
+    assert lost.ledger.overview().succeeds is None
+    name = lost.ledger.id
+    lost.recover(lost.lose(), max_runs=max_runs, actor="jo").close()
+    path = str(lost.directory / "new.db")
+    assert cli(["ledger", "show", path]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"succeeds ledger {name[:12]}…, which was lost (disk failure); made by jo" in said
+    assert booked in said
+    assert cli(["ledger", "show", path, "--json"]) == 0
+    facts = {"ledger": name, "reason": "disk failure", "actor": "jo", "runs_since": None if max_runs is None else 2}
+    assert json.loads(capsys.readouterr().out)["succeeds"] == facts
 
 
 @pytest.mark.parametrize("limits", [(-1, 0.1), (2, 0.0), (2, 1.5), (2, float("nan"))])

@@ -9,7 +9,7 @@ from rpdp.cli.output import print_table, say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rpdp.ledger.inspection.overview import Overview, RunOverview
+    from rpdp.ledger.inspection.overview import LostLedger, Overview, RunOverview
 
 
 def show_overview(ledger: Path, overview: Overview) -> None:
@@ -19,6 +19,8 @@ def show_overview(ledger: Path, overview: Overview) -> None:
         f"{overview.lifetime_delta:g} unless a record has its own"
     )
     say(_accounts(overview))
+    if overview.succeeds is not None:
+        say(_succession(overview.succeeds))
     rows = [
         [
             f"{group.low:g} – {group.high:g}" if group.high is not None else f"above {group.low:g}",
@@ -74,6 +76,15 @@ def _accounts(overview: Overview) -> str:
     others = overview.records - overview.renyi_accounts if overview.account == "renyi" else overview.renyi_accounts
     other = "sum" if overview.account == "renyi" else "Rényi"
     return f"{said} {others:,} records have {other} accounts." if others else said
+
+
+def _succession(lost: LostLedger) -> str:
+    from rpdp.ledger.inspection.carried_over import since_the_export
+
+    return (
+        f"It succeeds ledger {lost.ledger[:12]}…, which was lost ({lost.reason}); made by {lost.actor}. Booked for "
+        f"that: what the last export showed, and {since_the_export(lost.runs_since)}."
+    )
 
 
 def _use(run: RunOverview) -> list[str]:

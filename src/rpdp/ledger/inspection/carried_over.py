@@ -20,7 +20,7 @@ def carried_over(ledger: LedgerBase, chunk: Chunk, row: int, accounts: Accounts)
     return tuple(
         f"This ledger succeeds ledger {event.facts['predecessor']['ledger'][:12]}…, which was lost "
         f"({event.facts['reason']}). {_share(ledger, chunk, row, accounts)} of the record's lifetime budget is booked "
-        f"for that: what the last export showed, and {_since(event.facts['runs_since'])}."
+        f"for that: what the last export showed, and {since_the_export(event.facts['runs_since'])}."
         for event in ledger.chain.events(SUCCEED)
         if chunk.segment < event.seq
     )
@@ -32,7 +32,8 @@ def _share(ledger: LedgerBase, chunk: Chunk, row: int, accounts: Accounts) -> st
     return f"{begun / budget:.1%}" if budget > 0.0 else "All"
 
 
-def _since(runs: int | None) -> str:
+def since_the_export(runs: int | None) -> str:
+    """Say what is booked for the time between the last export and the loss."""
     if runs is None:
         return "all that may have been spent since"
     return "nothing since" if runs == 0 else f"all that up to {runs} more runs may have spent since"

@@ -9,6 +9,7 @@ import numpy as np
 
 from rpdp.ledger.inspection.account_chunks import all_accounts
 from rpdp.ledger.stewardship.pruning import updates_kept
+from rpdp.ledger.store.chain import SUCCEED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,6 +67,23 @@ class RunOverview:
 
 
 @dataclass(frozen=True)
+class LostLedger:
+    """The lost ledger that this one succeeds, as the succession was booked.
+
+    Attributes:
+        ledger: Its id.
+        reason: What happened to it.
+        actor: Who made the successor.
+        runs_since: How many runs may have come after its last export; None if everything is booked as spent.
+    """
+
+    ledger: str
+    reason: str
+    actor: str
+    runs_since: int | None
+
+
+@dataclass(frozen=True)
 class Overview:
     """The whole ledger in numbers."""
 
@@ -88,6 +106,7 @@ class Overview:
     update_bytes: int
     groups: tuple[BudgetGroup, ...]
     runs: tuple[RunOverview, ...]
+    succeeds: LostLedger | None = None
 
 
 class _Sums:
@@ -155,7 +174,15 @@ def overview_of(ledger: LedgerBase, progress: Progress) -> Overview:
         update_bytes=sum(one.bytes for one in kept),
         groups=sums.groups(),
         runs=_runs(ledger),
+        succeeds=_succeeds(ledger),
     )
+
+
+def _succeeds(ledger: LedgerBase) -> LostLedger | None:
+    for event in ledger.chain.events(SUCCEED):
+        facts = event.facts
+        return LostLedger(facts["predecessor"]["ledger"], facts["reason"], facts["actor"], facts["runs_since"])
+    return None
 
 
 def _count(group: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -283,7 +283,7 @@ def test_verify_finds_parts_that_are_too_large(
 
 
 def test_verify_finds_records_that_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rpdp.ledger.ledger.shared", lambda *given: None)
+    monkeypatch.setattr("rpdp.ledger.stewardship.bookings.shared", lambda *given: None)
     with make(tmp_path) as ledger:
         ledger.add(table("a3"))
         assert findings(ledger, monkeypatch) == [

@@ -4,48 +4,38 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
-
-from rpdp.errors import BudgetError, InputError, PrivacyRefusal, Reason
-from rpdp.ledger.account import Account, AccountStatus, Charge
+from rpdp.errors import InputError, PrivacyRefusal, Reason
+from rpdp.ledger.account import AccountStatus, Charge
 from rpdp.ledger.account_terms import AccountTerms
-from rpdp.ledger.balances import Balances
 from rpdp.ledger.past_balances import balances_before
 from rpdp.ledger.progress_callback import silent
 from rpdp.ledger.silo_accounts import SiloAccounts
-from rpdp.ledger.stewardship.actions import Action
-from rpdp.ledger.stewardship.actors import checked_actor
-from rpdp.ledger.stewardship.enrolment import write_enrolment
-from rpdp.ledger.stewardship.pruning import prune
-from rpdp.ledger.stewardship.sharing import SHARED, shared, stated_parts
-from rpdp.ledger.stewardship.steward_actions import StewardActions
+from rpdp.ledger.stewardship.bookings import StewardBookings
+from rpdp.ledger.stewardship.sharing import stated_parts
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.creation import NewLedger, create_files, new_records
-from rpdp.ledger.store.holds import Cancellation
-from rpdp.ledger.store.roster import ABSENT, Roster
-from rpdp.ledger.store.run_book import now
 from rpdp.planning import WHOLE, Allowance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from rpdp.budgets import AccountKind, BudgetTable, RecordBudgets
-    from rpdp.ledger.account import Canceller
+    from rpdp.ledger.balances import Balances
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.record_accounts import BookedFor
-    from rpdp.ledger.stewardship.pruning import Updates
     from rpdp.ledger.stewardship.steward_keys import StewardPublicKey
     from rpdp.ledger.store.chain import PublicHead
     from rpdp.ledger.store.creation import Kind
     from rpdp.planning import Allowances, SiloPlan
 
 
-class Ledger(StewardActions, Account):
+class Ledger(StewardBookings):
     """A durable `Account`: every answer survives a crash.
 
     Guarantee: when `reserve`, `charge` or `store` returns, its effect is on disk. When it raises, either nothing was
@@ -62,16 +52,6 @@ class Ledger(StewardActions, Account):
     ...     ledger.left(budgets, 1e-3).epsilon
     array([1., 5.])
     """
-
-    _balances: Balances | None = None
-    _is_bound = False
-    """Whether `_balances` belongs to a run. If so, queries about another table must not replace it."""
-    _are_balances_stale = False
-    """Whether `_balances` must be read from the file again before the next use."""
-
-    def _forget(self) -> None:
-        self._are_balances_stale = True
-        super()._forget()
 
     def _begin_writing(self) -> None:
         self._require_own_format()
@@ -228,44 +208,6 @@ class Ledger(StewardActions, Account):
             crash_points.reached("charge: head noted")
             return charge
 
-    def cancel(self, run: str, *, by: Canceller = "server", reason: str = "", actor: str | None = None) -> None:
-        """Cancel a run that is held, in one transaction. Cancelling it again changes nothing.
-
-        `actor` is the steward; by default the user of this process. The reason is public, the actor is not.
-        """
-        with self._turn:
-            self._require_writer()
-            if self.runs.cancellation(run) is None:
-                self._end_holds([run], by, reason, self.clock(), checked_actor(actor) if by == "steward" else None)
-
-    def expire(self) -> None:
-        """Book the end of every hold whose expiry has passed, in one transaction."""
-        with self._turn:
-            self._require_writer()
-            moment = self.clock()  # once: a clock that steps back in between must not date the end before the expiry
-            expired = self.runs.expired(moment)
-            if expired:
-                self._end_holds(expired, "expiry", "", moment)
-
-    def uncovered_cancellations(self) -> tuple[str, ...]:
-        """Return the runs that the steward cancelled without a public reason, which the promise does not cover."""
-        with self.reading():
-            ended = [Cancellation.of(event) for event in self.chain.events("cancel")]
-        return tuple(one.run for one in ended if not one.is_covered)
-
-    def _end_holds(
-        self, runs: Sequence[str], by: Canceller, reason: str, moment: float, actor: str | None = None
-    ) -> None:
-        with self._writing():
-            crash_points.reached("cancel: begun")
-            for run in runs:
-                self.runs.cancel(run, by, reason, moment, actor)
-        crash_points.reached("cancel: committed")
-        if self._balances is not None:
-            self._read_balances(self._balances)  # after the commit: only now is what was held free again
-        self._note_head()
-        self.database.shorten_log()
-
     def store(self, run: str, number: int, payload: bytes) -> None:
         """Put a finished update into the outbox in one transaction."""
         with self._turn:
@@ -288,12 +230,6 @@ class Ledger(StewardActions, Account):
         if run is not None and run not in balances.followed:
             self._follow(balances, self.runs.admission(run).run)
         return balances.switched_off(self.pending(), run)
-
-    def _follow(self, balances: Balances, *runs: str) -> None:
-        """Read from the file who has withdrawn since these runs were admitted."""
-        for admission in self.runs.admissions():
-            if admission.run in runs:
-                balances.follow(admission.run, self.booked_actions(after=admission.seq))
 
     @property
     def inbox_directory(self) -> Path:
@@ -320,42 +256,6 @@ class Ledger(StewardActions, Account):
             allowance = Allowance(share=admission.share or 1.0)
             return self.runs.plan(run, ids, current.places, before.allowances(allowance, 0.0, stated))
 
-    def _bind(self, ids: pa.ChunkedArray) -> Balances:
-        """Return the balances of a run's records; positions refer to them from now on."""
-        self._is_bound = False
-        balances = self.balances(ids)
-        self._is_bound = self.is_writer
-        return balances
-
-    def balances(self, ids: pa.ChunkedArray) -> Balances:
-        """Return the balances of a table's records, all of which must be in the ledger."""
-        if self.is_writer and self._balances is not None and self._balances.roster.is_of(ids):
-            return self._current(self._balances)
-        roster = Roster(self.key.records(ids), ids)
-        with self.reading():
-            places = self.records.places(roster)
-            if int((places != ABSENT).sum()) != len(roster):
-                raise BudgetError(_unknown(ids, places, len(self.records)))
-            actions = self.booked_actions() if self.is_writer else self.actions()
-            made = Balances(self.records, roster, places, actions, self.terms)
-        if not self._is_bound:
-            self._balances, self._are_balances_stale = made, False
-        return made
-
-    def _current(self, balances: Balances) -> Balances:
-        """Return the cached balances, read again if a transaction failed or another process wrote the file."""
-        if self._are_balances_stale:
-            with self.reading():
-                self._read_balances(balances)
-        return balances
-
-    def _read_balances(self, balances: Balances) -> None:
-        balances.read(self.records, self.booked_actions())
-        if balances.followed:
-            self._follow(balances, *balances.followed)
-        if balances is self._balances:
-            self._are_balances_stale = False
-
     # Server and stewards
 
     def acknowledge(self, head: PublicHead) -> None:
@@ -364,84 +264,6 @@ class Ledger(StewardActions, Account):
             self._require_writer()
             self.chain.require(head, self.id)
             self._note_head(head)
-
-    def add(
-        self, budgets: BudgetTable, progress: Progress = silent, *, reason: str = "", actor: str | None = None
-    ) -> int:
-        """Add new records and return how many. None of them may be in the ledger already.
-
-        Those of a person who is in the ledger share what is left of the person (`rpdp.ledger.stewardship.sharing`): the
-        parts of the old records become smaller, in the same transaction.
-        """
-        who, why = checked_actor(actor), self._reason("add", reason)
-        facts: dict[str, Any] = {"at": now(), "actor": who, "reason": why}
-        # While the inbox is held nobody divides a budget among the records that a person had before.
-        with self._turn, self.inbox.turn():
-            self.expire()
-            new = new_records(self.key, budgets, self.terms, progress)
-            roster, booked = Roster(new.hashes), list(self.pending())
-            with self._writing():
-                self._require_unknown(budgets, roster)
-                self._action_book.book(booked)
-                sharing = shared(self.records, self.runs, self.booked_actions(), self.terms, budgets, new)
-                if sharing is not None:
-                    new, less = sharing.new, (sharing.members, sharing.epsilon, sharing.delta)
-                    booked.append(Action("lower", self.id, *less, reason=f"{SHARED} {why}".strip(), actor=who))
-                    self._action_book.book(booked[-1:])
-                    facts["shared"] = {"persons": sharing.persons, "lower": self.chain.seq}
-                facts["records"] = self.records.write(self.chain.seq + 1, new, progress)
-                self.chain.append("add", facts)
-            self.records.reload()
-            if self._balances is not None and not self._are_balances_stale:
-                self._balances.extend(len(budgets))
-            self._after_booking(booked)
-            self._note_head()
-            self.database.shorten_log()
-        return len(budgets)
-
-    def enrol(
-        self,
-        records: Sequence[str] = (),
-        *,
-        subjects: Sequence[str] = (),
-        reason: str = "",
-        actor: str | None = None,
-    ) -> int:
-        """Enrol records with sum accounts anew, as Rényi accounts, and return how many.
-
-        Only records of whose person nothing is booked or held; without names, all of those.
-        """
-        facts: dict[str, Any] = {"at": now(), "actor": checked_actor(actor), "reason": self._reason("enrol", reason)}
-        with self._turn, self.inbox.turn():
-            self.expire()
-            pending = list(self.pending())
-            named = self._all_of_persons(records, subjects) if records or subjects else None
-            with self._writing():
-                self._action_book.book(pending)
-                seq = self.chain.seq + 1
-                facts["records"] = write_enrolment(seq, self.records, self.booked_actions(), self.terms, named)
-                self.chain.append("enrol", facts | {"orders": self.records.orders_digest(seq)})
-            self._are_balances_stale = True
-            self._after_booking(pending)
-            self._note_head()
-        return int(facts["records"])
-
-    def prune(self, run: str | None = None, *, reason: str = "", actor: str | None = None) -> list[Updates]:
-        """Remove the updates of a run, or of every run whose rounds were all announced, in one transaction.
-
-        The releases stay in the chain. A round that is announced again is sat out.
-        """
-        with self._turn:
-            with self._writing():
-                crash_points.reached("prune: begun")
-                gone = prune(self.database, self.chain, self.runs, run, reason, checked_actor(actor))
-            crash_points.reached("prune: committed")
-            if gone:
-                self._note_head()
-                self.database.shrink()
-        return gone
-
-    # Inside
 
     def _require_joint_delta(self, lifetime_delta: float) -> None:
         """Refuse another δ than the records were enrolled with if a person's accounts in several silos must agree.
@@ -456,40 +278,3 @@ class Ledger(StewardActions, Account):
                 "planned; state the same in the policy, the plan and the ledgers of all silos",
                 Reason.POLICY,
             )
-
-    def _require_unknown(self, budgets: BudgetTable, roster: Roster) -> None:
-        for chunk in self.records.chunks:
-            known = roster.find(self.records.hashes(chunk))
-            known = known[known != ABSENT]
-            if known.size:
-                raise BudgetError(
-                    f"record {budgets.ids[int(known[0])].as_py()!r} is in the ledger already; leave it out of the "
-                    "table. Its account stays; `rpdp ledger lower` and `rpdp ledger raise` change its budget"
-                )
-
-    def _book_pending(self) -> None:
-        """Book the actions in the inbox."""
-        pending = self.pending()
-        if pending:
-            with self._writing():
-                self._action_book.book(pending)
-                crash_points.reached("actions: booked")
-            self._after_booking(pending)
-            self._note_head()
-
-    def _after_booking(self, actions: list[Action]) -> None:
-        """Treat these committed actions as booked from now on."""
-        self._action_book.done(actions)
-        if self._balances is not None and actions and not self._are_balances_stale:
-            self._balances.apply(actions)
-
-
-def _unknown(ids: pa.ChunkedArray, places: NDArray[np.int32], records: int) -> str:
-    known = np.zeros(len(ids), dtype=bool)
-    known[places[places != ABSENT]] = True
-    missing = np.flatnonzero(~known)
-    first = ids[int(missing[0])].as_py()
-    return (
-        f"{missing.size:,} of {len(ids):,} records are not in the ledger of {records:,} (the first is {first!r}); add "
-        "them with `rpdp ledger add`"
-    )

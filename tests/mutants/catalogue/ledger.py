@@ -421,7 +421,7 @@ LEDGER = (
     Mutant(
         "balances-kept-after-a-failed-transaction",
         "rule 17",
-        "ledger/ledger.py",
+        "ledger/cached_balances.py",
         "        self._are_balances_stale = True\n        super()._forget()\n",
         "        super()._forget()\n",
         (f"{_WRITERS}test_after_a_failed_reservation_nothing_cached_is_used",),

@@ -20,7 +20,7 @@ STEWARDS = (
     Mutant(
         "a-resumed-run-forgets-who-withdrew",
         "section 8",
-        "ledger/ledger.py",
+        "ledger/cached_balances.py",
         "                balances.follow(admission.run, self.booked_actions(after=admission.seq))\n",
         "                balances.follow(admission.run, ())\n",
         (f"{_ACTORS}test_a_run_that_is_resumed_stays_without_the_record",),
@@ -85,7 +85,7 @@ STEWARDS = (
     Mutant(
         "an-action-comes-between",
         "rule 17",
-        "ledger/ledger.py",
+        "ledger/stewardship/bookings.py",
         "                self._action_book.book(booked)\n                sharing =",
         "                booked.clear()\n                sharing =",
         (f"{_SHARING}test_no_action_comes_between",),

@@ -562,6 +562,14 @@ TRAINING = (
         ("tests/one_silo/test_personal_trainer.py::test_there_is_no_way_around_a_private_step",),
     ),
     Mutant(
+        "last-update-of-an-own-loop-unwatched",
+        "rule 13",
+        "one_silo/personal_trainer.py",
+        "        self._require_untouched()  # after the last round nobody else would look\n",
+        "",
+        ("tests/one_silo/test_personal_trainer.py::test_nothing_but_a_step_reaches_the_last_update_either",),
+    ),
+    Mutant(
         "refused-round-of-an-own-loop-finished",
         "rule 12",
         "one_silo/personal_trainer.py",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rpdp.statistics.score_counts import NoisyCounts
-from rpdp.statistics.score_intervals import MetricInterval, deviations, pair_ratio, ratio
+from rpdp.statistics.score_intervals import MetricInterval, pair_ratio, ratio
 
 RELEASES = 2000
 LEAST = 0.935
@@ -62,7 +62,3 @@ def test_the_interval_of_pairs_covers_at_its_rate(deviation: float) -> None:
 def test_pairs_without_records_have_no_value() -> None:
     nobody = NoisyCounts.plain(np.array([-1.0, 0.5]), 1.0)
     assert pair_ratio(nobody, nobody, np.eye(2), 0.95) == (None, 0.0, 1.0)
-
-
-def test_levels_are_two_sided() -> None:
-    assert deviations(0.95) == pytest.approx(1.95996, abs=1e-4)

@@ -1,7 +1,9 @@
 """Statistics with personal budgets: counts, means, histograms and more, from noisy sums that silos release once.
 
 `Inquiry` puts statistics together into a request; `ColumnSource` answers it over a silo's columns; the inquiry turns
-the released sums into `NoisyEstimate`s with intervals (privacy.md, section 9). Names load on first use.
+the released sums into `NoisyEstimate`s with intervals (privacy.md, section 9). For a released model `plan_evaluation`
+makes the plan, `ModelCells` runs the model on held-out records, and `evaluate` turns sums into metrics. Names load on
+first use.
 """
 
 from __future__ import annotations
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
     from rpdp.statistics.columns import NumberRange as NumberRange
     from rpdp.statistics.columns import declared_columns as declared_columns
     from rpdp.statistics.estimate import NoisyEstimate as NoisyEstimate
+    from rpdp.statistics.evaluation_cells import ModelCells as ModelCells
+    from rpdp.statistics.evaluation_measures import EvaluationMeasure as EvaluationMeasure
+    from rpdp.statistics.evaluation_outlook import DeclaredTest as DeclaredTest
+    from rpdp.statistics.evaluation_outlook import EvaluationOutlook as EvaluationOutlook
+    from rpdp.statistics.evaluation_outlook import plan_evaluation as plan_evaluation
+    from rpdp.statistics.evaluation_results import PrivateScore as PrivateScore
+    from rpdp.statistics.evaluation_results import evaluate as evaluate
     from rpdp.statistics.expected_error import expected_estimates as expected_estimates
     from rpdp.statistics.inquiry import Inquiry as Inquiry
     from rpdp.statistics.measures import Axis as Axis
@@ -77,25 +86,32 @@ _HOME_OF = {
     "Columns": "rpdp.statistics.columns",
     "Correlation": _STATISTICS,
     "Count": _STATISTICS,
-    "NoiseChoice": "rpdp.statistics.noise_choice",
-    "NoisyEstimate": "rpdp.statistics.estimate",
     "DeclaredRecords": "rpdp.statistics.noise_choice",
+    "DeclaredTest": "rpdp.statistics.evaluation_outlook",
+    "EvaluationMeasure": "rpdp.statistics.evaluation_measures",
+    "EvaluationOutlook": "rpdp.statistics.evaluation_outlook",
     "Histogram": _STATISTICS,
     "Inquiry": "rpdp.statistics.inquiry",
     "Levels": "rpdp.statistics.columns",
     "Mean": _STATISTICS,
+    "ModelCells": "rpdp.statistics.evaluation_cells",
+    "NoiseChoice": "rpdp.statistics.noise_choice",
+    "NoisyEstimate": "rpdp.statistics.estimate",
     "NoisySums": "rpdp.statistics.noisy_sums",
     "NumberRange": "rpdp.statistics.columns",
+    "PrivateScore": "rpdp.statistics.evaluation_results",
     "Quantiles": _STATISTICS,
+    "RequestTerms": "rpdp.statistics.noise_choice",
     "StandardDeviation": _STATISTICS,
     "Statistic": _STATISTICS,
-    "RequestTerms": "rpdp.statistics.noise_choice",
     "Sum": _STATISTICS,
     "Variance": _STATISTICS,
     "check_budgets": "rpdp.statistics.budget_check",
     "choose_noise": "rpdp.statistics.noise_choice",
     "declared_columns": "rpdp.statistics.columns",
+    "evaluate": "rpdp.statistics.evaluation_results",
     "expected_estimates": "rpdp.statistics.expected_error",
+    "plan_evaluation": "rpdp.statistics.evaluation_outlook",
 }
 
 __all__ = [*_HOME_OF]

@@ -14,11 +14,12 @@ Counts may be negative. They are used as they are: cutting them off at 0 would s
 
 from __future__ import annotations
 
-import math
-from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from rpdp.statistics.estimate import normal_quantile
+from rpdp.statistics.intervals import Quadratic, fieller
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,21 +42,12 @@ class MetricInterval(NamedTuple):
         return (self.high - self.low) / 2.0
 
 
-def deviations(level: float) -> float:
-    """How many standard deviations a two-sided interval of this level has on each side.
-
-    >>> round(deviations(0.95), 2)
-    1.96
-    """
-    return NormalDist().inv_cdf((1.0 + level) / 2.0)
-
-
 def ratio(counts: NoisyCounts, above: Numbers, below: Numbers, level: float) -> MetricInterval:
     """The interval of (above · counts) / (below · counts), which lies between 0 and 1."""
     test = float(above @ counts.values), float(below @ counts.values)
     cov = counts.covariance
     variance = cov(above, above), cov(above, below), cov(below, below)
-    return _between(test, variance, deviations(level))
+    return _between(test, variance, level)
 
 
 def pair_ratio(ahead: NoisyCounts, behind: NoisyCounts, form: Numbers, level: float) -> MetricInterval:
@@ -74,20 +66,11 @@ def pair_ratio(ahead: NoisyCounts, behind: NoisyCounts, form: Numbers, level: fl
     variance = cov(with_form, with_form), cov(with_form, with_ones), cov(with_ones, with_ones)
     if min(ahead.values.sum(), behind.values.sum()) <= 0.0:
         return MetricInterval(None, 0.0, 1.0)
-    return _between(test, variance, deviations(level))
+    return _between(test, variance, level)
 
 
-def _between(test: tuple[float, float], variance: tuple[float, float, float], z: float) -> MetricInterval:
+def _between(test: tuple[float, float], variance: tuple[float, float, float], level: float) -> MetricInterval:
     """All θ in [0, 1] with (t₀ − θ t₁)² ≤ z² (v₀ − 2θ v₁ + θ² v₂), and t₀/t₁."""
-    top, bottom = test
-    square = bottom**2 - z**2 * variance[2]
-    if bottom <= 0.0 or square <= 0.0:  # the denominator may be 0: nothing is ruled out
-        return MetricInterval(_within(top / bottom) if bottom > 0.0 else None, 0.0, 1.0)
-    middle = (top * bottom - z**2 * variance[1]) / square
-    product = (top**2 - z**2 * variance[0]) / square
-    root = math.sqrt(max(middle**2 - product, 0.0))
-    return MetricInterval(_within(top / bottom), _within(middle - root), _within(middle + root))
-
-
-def _within(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
+    above, below, constant, cross, square = map(np.asarray, (*test, *variance))
+    found = fieller(above, below, Quadratic(constant, -2.0 * cross, square), normal_quantile(level), (0.0, 1.0))
+    return MetricInterval(float(found.value) if below > 0.0 else None, float(found.low), float(found.high))

@@ -28,8 +28,9 @@ from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.frames import Frame
 from rpdp.federation.heads import newest_heads, read_heads, write_heads
 from rpdp.federation.messages import Update
+from rpdp.federation.released_sums import ReleasedSums
 from rpdp.federation.run_result import RoundLog, RunResult
-from rpdp.federation.server import Server
+from rpdp.federation.server import RoundServer, Server, SumServer
 from rpdp.ledger.store.chain import PublicHead
 from rpdp.ledger.store.holds import uncovered_note
 
@@ -119,7 +120,7 @@ class Coordinator:
     Args:
         run: The id of the run, by which the ledgers know it.
         public: The plan.
-        values: The flat model to start from.
+        values: The flat model to start from, or to evaluate; empty for statistics.
         silos: The names of all silos.
         link: The transport to the silos.
         settings: The settings of the rounds.
@@ -146,9 +147,7 @@ class Coordinator:
         if not run or not silos or len(set(silos)) != len(silos):
             raise InputError(f"run={run!r} must be a name, and silos={list(silos)!r} must be different names")
         self._run, self._public, self._link, self._settings = run, public, link, settings
-        self._server = Server(run, public, values, silos)
-        if backbone is not None:
-            self._server.backbone = backbone
+        self._server = _server(run, public, values, silos, backbone)
         start = hashlib.sha256(values.numpy().tobytes() + public.fingerprint.encode()).hexdigest()
         self._identity = f"{run}-{start[:16]}"
         self._checkpoint, self._heads_file, self._score = checkpoint, heads, score
@@ -189,6 +188,13 @@ class Coordinator:
         seconds = time.perf_counter() - began
         rounds, values = tuple(self._rounds), self._server.result
         return RunResult(self._run, self._public, "rpdp", self._settings.seed, values, rounds, {}, seconds)
+
+    def release(self, on_round: Callable[[RoundLog], None] | None = None) -> ReleasedSums:
+        """Run the remaining rounds of a plan with a request, and return what all silos released."""
+        if not isinstance(self._server, SumServer):
+            raise InputError(f"run {self._run!r} has no request: call go, which trains")
+        self.go(on_round)
+        return ReleasedSums(self._run, self._public, self._server.released, self._settings.seed)
 
     def _gather(self) -> None:
         """Wait until all silos that the run needs hold it. If they cannot, cancel it everywhere and say why."""
@@ -413,3 +419,14 @@ class Coordinator:
     def _keep_state(self) -> None:
         self._server.checkpoint(self._identity, self._rounds, draws={}).write(self._checkpoint)
         self._has_begun = True
+
+
+def _server(
+    run: str, public: PublicPlan, values: Tensor, silos: Sequence[str], backbone: Backbone | None
+) -> RoundServer:
+    """What a plan needs of a server: a model that is trained, or sums that are kept."""
+    if public.request is not None:
+        return SumServer(run, public, values, silos)
+    server = Server(run, public, values, silos)
+    server.backbone = server.backbone if backbone is None else backbone
+    return server

@@ -13,15 +13,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from rpdp.errors import InputError, PrivacyRefusal, Reason
 from rpdp.federation.exact_sums import require_exact
+from rpdp.federation.sums import SumsWork
 from rpdp.planning import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from rpdp.federation.cells import CellSource
     from rpdp.planning import PublicPlan, Purpose, SiloPlan
@@ -78,13 +81,17 @@ class Purposes:
                 f"silo {self._name}: the request is refused: {error}; nothing was reserved", Reason.POLICY
             ) from None
 
-    def source(self, purpose: Purpose) -> CellSource:
-        """The code that answers requests of this purpose."""
-        return self._measured[purpose]
+    @property
+    def answered(self) -> tuple[Purpose, ...]:
+        """The purposes whose requests it answers."""
+        return tuple(sorted(self._measured))
 
-    def rows(self, purpose: Purpose) -> NDArray[np.int64]:
-        """The records that serve runs of this purpose: rising positions."""
-        return np.flatnonzero(self._serves(purpose))
+    def work(self, public: PublicPlan, model: Tensor | None) -> SumsWork:
+        """What the rounds of a plan with a request do here; `model` is the flat model of an evaluation."""
+        assert public.request is not None
+        announced = torch.zeros(0) if model is None or public.purpose == "statistics" else model
+        rows = np.flatnonzero(self._serves(public.purpose))
+        return SumsWork(self._measured[public.purpose], public.request, rows, announced)
 
     def limited(self, plan: SiloPlan, *, is_new: bool) -> SiloPlan:
         """Return the plan without the records that serve other purposes. In a new plan they reserve nothing."""

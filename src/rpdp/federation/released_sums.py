@@ -132,8 +132,7 @@ def _admit(
     if seed is not None or heads is None:
         for silo in silos:
             silo.begin_simulation()
-            # By the run as well: two requests of one seed have noise of their own, as real ones have.
-            silo.admit(run, public, model, None, Seeded(seed or 0).child("silo", silo.name, "run", run))
+            silo.admit(run, public, model, None, Seeded(seed or 0).child("silo", silo.name))
         return lambda: None
     ledgers = ledgers_of(silos)
     require_heads(heads, ledgers)

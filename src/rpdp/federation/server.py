@@ -65,6 +65,23 @@ class RoundServer(ABC):
         self.round += 1
         return self.announcements(self.round)
 
+    @property
+    @abstractmethod
+    def result(self) -> Tensor:
+        """What the run would end with now."""
+
+    @abstractmethod
+    def checkpoint(self, run: str, rounds: Sequence[RoundLog], draws: Mapping[str, NDArray[np.int64]]) -> Checkpoint:
+        """Return the state after a round. `run` identifies the run and what it started from."""
+
+    @abstractmethod
+    def restore(self, kept: Checkpoint) -> None:
+        """Restore the state, and the number of rounds, from a checkpoint."""
+
+    @abstractmethod
+    def collect(self, updates: Iterable[Update]) -> dict[str, str]:
+        """Take the usable updates of the round; return the reason for each rejected one, by silo."""
+
     @abstractmethod
     def announcements(self, number: int) -> dict[str, Announcement]:
         """Return the announcement of a round to each silo."""
@@ -177,6 +194,20 @@ class SumServer(RoundServer):
         self.values = values.detach().clone()
         self.released = {silo: np.full((rounds, size), np.nan) for silo in self.silos}
         """Rounds × cells, by silo; NaN where a silo released nothing."""
+
+    @property
+    def result(self) -> Tensor:
+        """All that was released: silos in the order of their names × rounds × cells."""
+        return torch.from_numpy(np.stack([self.released[silo] for silo in self.silos]))
+
+    def checkpoint(self, run: str, rounds: Sequence[RoundLog], draws: Mapping[str, NDArray[np.int64]]) -> Checkpoint:
+        """Return the state after a round. `run` identifies the run and what it started from."""
+        return Checkpoint(run, self.result, (), {}, dict(draws), tuple(rounds))
+
+    def restore(self, kept: Checkpoint) -> None:
+        """Restore what was released, and the number of rounds, from a checkpoint."""
+        self.round = len(kept.rounds)
+        self.released = {silo: sums.numpy().copy() for silo, sums in zip(self.silos, kept.values, strict=True)}
 
     def announcements(self, number: int) -> dict[str, Announcement]:
         """Return the announcement of a round to each silo."""

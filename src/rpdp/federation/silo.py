@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 
 from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
@@ -33,7 +32,6 @@ from rpdp.federation.local_work import TrainingWork
 from rpdp.federation.messages import Update
 from rpdp.federation.purposes import Purposes
 from rpdp.federation.stated_limits import stated_limits
-from rpdp.federation.sums import SumsWork
 from rpdp.ledger import AccountTerms, BudgetAccountant, MemoryAccount
 from rpdp.planning import assign_allowed
 from rpdp.training import FlatModel, make_kernel, require_value_independent
@@ -41,6 +39,7 @@ from rpdp.training import FlatModel, make_kernel, require_value_independent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import torch
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
@@ -161,7 +160,7 @@ class Silo:
         self.planner = planner
         self.schema_fingerprint = schema_fingerprint
         self.device = known_device(device)
-        self._purposes = Purposes(name, len(records), measured, held_out)
+        self.purposes = Purposes(name, len(records), measured, held_out)
         self.trainer: TrainingProcess | None = None
         """Where rounds are trained; None: in this process."""
 
@@ -276,7 +275,7 @@ class Silo:
         runs = {status.run for status in statuses if not status.is_over}
         self.policy.require(public, len(runs - {run}))
         require_member(self, public)
-        self._purposes.require(public)
+        self.purposes.require(public)
         if run in {status.run for status in statuses}:
             return self._resumed(run, public)
         # Settings whose cost nobody can compute are refused, whatever kind of account would price them.
@@ -288,7 +287,7 @@ class Silo:
             tabulate(public, self.account.account, allowed.common_delta)
         plan = self.planner(public, self.budgets.ids, allowed)
         require_honest(self, plan, public, allowed)
-        return self._purposes.limited(plan, is_new=True)
+        return self.purposes.limited(plan, is_new=True)
 
     def announced(self, run: str) -> int | None:
         """Return how many rounds of a run were announced; None if the run was never admitted."""
@@ -414,15 +413,13 @@ class Silo:
                 f"{public.fingerprint[:12]}…; a changed plan is a new run and needs a new name",
                 Reason.PLAN,
             )
-        return self._purposes.limited(plan, is_new=False)
+        return self.purposes.limited(plan, is_new=False)
 
     def _work(self, public: PublicPlan, module: nn.Module | None, loss: PerRecordLoss | None) -> LocalWork:
         """What the rounds of a run do here. Checks and sizes use public things and the silo's own code alone."""
         model = None if module is None else FlatModel(copy.deepcopy(module), self.device)
         if public.request is not None:
-            values = torch.zeros(0) if model is None or public.purpose == "statistics" else model.values.data
-            purposes, purpose = self._purposes, public.purpose
-            return SumsWork(purposes.source(purpose), public.request, purposes.rows(purpose), values)
+            return self.purposes.work(public, None if model is None else model.values.data)
         if module is None or model is None or loss is None:
             raise InputError(f"silo {self.name}: training needs a model and a loss; give both")
         try:

@@ -91,7 +91,8 @@ class SumsWork:
             warnings.warn(
                 "the code of a measure failed on a record; it contributes zero", BadRecordWarning, stacklevel=2
             )
-        noise = randomness.child("noise")
+        # By the plan as well: in a simulation two requests of one seed have noise of their own, as real ones have.
+        noise = randomness.child("sums", announcement.plan, "noise")
         return torch.from_numpy(adding.sums.release(plan.public.noise_multiplier, self.request.norm, noise)), took_part
 
 

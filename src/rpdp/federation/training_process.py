@@ -1,7 +1,7 @@
-"""Training in a process that can be ended at any time: what an agent trains with.
+"""Local work in a process that can be ended at any time: what an agent trains, and adds up sums, with.
 
-Model and loss are the silo's own code, and a record may make them slow or endless. A thread cannot be ended, a process
-can. At the public time the agent ends it, the round sits out, and the next round finds a new process
+Models, losses and measures are the silo's own code, and a record may make them slow or endless. A thread cannot be
+ended, a process can. At the public time the agent ends it, the round sits out, and the next round finds a new process
 (privacy.md, rule 16).
 
     agent ── control ── keeper ── fork ── trainer
@@ -38,6 +38,7 @@ import torch
 
 from rpdp.display import counts_repr
 from rpdp.federation.local_training import LocalTraining, make_optimiser
+from rpdp.federation.local_work import TrainingWork
 from rpdp.federation.messages import Announcement
 from rpdp.federation.workers import WorkerError, fork_context, serve_jobs, start_process
 from rpdp.ledger.stewardship.directory_watch import DirectoryWatch
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rpdp.federation.local_training import SamplingPlan
+    from rpdp.federation.local_work import LocalWork
+    from rpdp.federation.purposes import Purposes
     from rpdp.sampling import Randomness
     from rpdp.training import Kernel, Records
 
@@ -72,9 +75,9 @@ class _ReceivedPlan:
 
 
 class TrainingProcess:
-    """Trains rounds of one silo in another process.
+    """Does the local work of one silo's rounds in another process.
 
-    Guarantee: `train` returns or raises soon after `in_time` returns False, whatever model and loss do.
+    Guarantee: `train` returns or raises soon after `in_time` returns False, whatever the silo's own code does.
 
     Args:
         kernels: By the fingerprint of the model.
@@ -82,6 +85,7 @@ class TrainingProcess:
         randomness: Creates the randomness of a run, in the other process.
         threads: Threads for torch. More than one need a process that has not used torch with several threads before.
         training: How a round is trained.
+        purposes: What answers plans with requests; None if nothing does.
     """
 
     def __init__(
@@ -92,9 +96,10 @@ class TrainingProcess:
         *,
         threads: int = 1,
         training: type[LocalTraining] = LocalTraining,
+        purposes: Purposes | None = None,
     ) -> None:
         _warm_up()
-        trainer = _Trainer(kernels, records, randomness, training, threads)
+        trainer = _Trainer(kernels, records, randomness, training, purposes, threads)
         here, there = socket.socketpair()
         self._control = here
         self._lock = threading.Lock()  # `close` may come from another thread than `train`
@@ -114,7 +119,7 @@ class TrainingProcess:
         in_time: Callable[[], bool],
         inbox: Path | None,
     ) -> tuple[Tensor, NDArray[np.int64]] | None:
-        """Return the change of the model and how often each record was drawn; None if there was no time.
+        """Return the update and how often each record was drawn; None if there was no time.
 
         `switched_off` is called before every step at which its answer may be new. If it raises, training ends.
 
@@ -264,12 +269,14 @@ class _Trainer:
         records: Records,
         randomness: Callable[[], Randomness],
         training: type[LocalTraining],
+        purposes: Purposes | None,
         threads: int,
     ) -> None:
         self._kernels = kernels
         self._records = records
         self._randomness = randomness
         self._training = training
+        self._purposes = purposes
         self._threads = threads
 
     def serve(self, link: Connection) -> None:
@@ -293,9 +300,8 @@ class _Trainer:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         public = PublicPlan.from_json(plan)
         announcement = _unpacked(*announced)
-        kernel = self._kernels[str(public.model_fingerprint)]
+        work = self._work(public)
         randomness = self._randomness().child("round", announcement.round)
-        training = self._training(kernel, _ReceivedPlan(public, q, active_rounds), randomness)
         off = np.zeros(0, dtype=np.int64)
 
         def ask() -> NDArray[np.int64]:
@@ -307,8 +313,15 @@ class _Trainer:
 
         # An account in the agent's memory leaves no trace that could be seen from here: it is asked each time.
         switched_off = ask if inbox is None else DirectoryWatch(inbox, ask).latest
-        change, draws = training.run(self._records, announcement, switched_off)
+        change, draws = work.run(_ReceivedPlan(public, q, active_rounds), announcement, switched_off, randomness)
         return change.numpy(), draws
+
+    def _work(self, public: PublicPlan) -> LocalWork:
+        """What the rounds of a plan do here, as in `Silo`, which has checked the plan."""
+        kernel = self._kernels.get(str(public.model_fingerprint))
+        if public.request is not None and self._purposes is not None:
+            return self._purposes.work(public, None if kernel is None else kernel.model.values.data)
+        return TrainingWork(self._kernels[str(public.model_fingerprint)], self._records, self._training)
 
 
 def _packed(plan: SamplingPlan, announcement: Announcement) -> tuple[Any, ...]:

@@ -28,12 +28,14 @@ from tests.federation.world import FEATURES, chosen, make_ids, make_model, make_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from rpdp import PublicPlan
+    from rpdp.federation.cells import CellSource
     from rpdp.ledger import Account
     from rpdp.ledger.account import RunStatus
     from rpdp.ledger.store.chain import PublicHead
+    from rpdp.planning import Purpose
     from rpdp.training import PerRecordLoss, Records
 
 RUN = "run"
@@ -81,6 +83,9 @@ class Making:
     kind: type[Agent] = Agent
     silo: type[Silo] = Silo
     vfs: str | None = None
+    measured: Mapping[Purpose, CellSource] | None = None
+    held_out: NDArray[np.bool_] | None = None
+    has_model: bool = True
 
     @property
     def held(self) -> Records:
@@ -93,14 +98,17 @@ class Making:
     def agent(self, account: Account) -> Agent:
         limits = policy_of(self.public) if self.policy is None else self.policy
         planner = assign_allowed if self.q is None else chosen(self.q)
-        silo = self.silo(self.name, self.held, self.budgets, policy=limits, account=account, planner=planner)
+        silo = self.silo(
+            self.name, self.held, self.budgets, policy=limits, account=account, planner=planner,
+            measured=self.measured, held_out=self.held_out,
+        )  # fmt: skip
 
         def randomness() -> Secure | Seeded:
             return Secure() if self.seed is None else Seeded(self.seed).child("silo", self.name)
 
         return self.kind(
             silo,
-            [AllowedModel(make_model(), self.loss)],
+            [AllowedModel(model, self.loss) for model in (make_model(),) if self.has_model],
             randomness,
             self.timing,
             closed_runs=self.closed_runs,
@@ -163,6 +171,7 @@ def announcement(
     run: str = RUN,
     head: PublicHead | None = None,
     correction: ArrayLike | None = None,
+    size: int = SIZE,
 ) -> Frame:
     facts = {
         "kind": "round",
@@ -172,7 +181,7 @@ def announcement(
         "correction": correction is not None,
         "head": None if head is None else asdict(head),
     }
-    return Frame(facts, numbers(values) + (b"" if correction is None else numbers(correction)))
+    return Frame(facts, numbers(values, size) + (b"" if correction is None else numbers(correction, size)))
 
 
 def told(agent: Agent, frame: Frame) -> Frame:

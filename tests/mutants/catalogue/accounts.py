@@ -208,7 +208,7 @@ ACCOUNTS = (
         "training-under-the-name-of-another-purpose",
         "section 7",
         "federation/silo.py",
-        "        self._purposes.require(public)\n",
+        "        self.purposes.require(public)\n",
         "",
         (f"{_ADMISSION}test_training_cannot_take_what_is_reserved_for_another_purpose_by_its_name",),
     ),

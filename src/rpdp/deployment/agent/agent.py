@@ -115,8 +115,8 @@ class Agent:
         threads: int = 1,
         trainer: TrainingProcess | None = None,
     ) -> None:
-        if not models:
-            raise InputError(f"silo {silo.name}: no model is allowed; name at least one")
+        if not models and not silo.purposes.answered:
+            raise InputError(f"silo {silo.name}: no model is allowed, and no request; name at least one")
         self.silo = silo
         self._models = {model.fingerprint: model for model in models}
         self._randomness = randomness
@@ -130,7 +130,14 @@ class Agent:
         self._served: set[str] = set()
         if trainer is None:
             kernels = {model.fingerprint: checked_kernel(model, silo.records) for model in models}
-            trainer = TrainingProcess(kernels, silo.records, randomness, threads=threads, training=silo.training)
+            trainer = TrainingProcess(
+                kernels,
+                silo.records,
+                randomness,
+                threads=threads,
+                training=silo.training,
+                purposes=silo.purposes,
+            )
         self._trainer = silo.trainer = trainer
         silo.is_timed = timing.release_after is not None
 
@@ -147,7 +154,7 @@ class Agent:
     @property
     def most_payload(self) -> int:
         """Bytes of the largest valid payload: the largest allowed model and a correction."""
-        return 2 * max(model.bytes for model in self._models.values())
+        return 2 * max((model.bytes for model in self._models.values()), default=0)
 
     def answer(self, request: Frame) -> Frame:
         """Answer a request, at the time the answer is due."""
@@ -184,6 +191,7 @@ class Agent:
     def _admit(self, run: str, plan: dict[str, Any], hold: int, head: dict[str, Any] | None) -> Frame:
         public = decode_plan(plan)
         model = self._allowed_model(public)
+        module, loss = (None, None) if model is None else (model.module, model.loss)
         self.silo.account.expire()  # the hold of another run may have ended
         self._require_room(run)
         self._acknowledge(run, head)
@@ -193,8 +201,8 @@ class Agent:
             self.silo.admit(
                 run,
                 public,
-                model.module,
-                model.loss,
+                module,
+                loss,
                 self._randomness(),
                 hold,
                 before_hold=lambda: self._log_outlook(run, public),
@@ -231,14 +239,18 @@ class Agent:
         LOG.info("cancelled run %r at the server's request; all that it held is free again", run)
         return Frame({"kind": "cancelled", "head": self._head()})
 
-    def _allowed_model(self, public: PublicPlan) -> AllowedModel:
-        """The model that a plan is for, if this agent can train it as planned."""
+    def _allowed_model(self, public: PublicPlan) -> AllowedModel | None:
+        """The model that a plan is for, if this agent can train it as planned; None for statistics."""
+        if public.purpose == "statistics" and public.model_fingerprint is None:
+            return None
         model = self._models.get(public.model_fingerprint or "")
         if model is None:
             raise PrivacyRefusal(
                 f"the plan is for model {public.model_fingerprint!r}; this silo allows {', '.join(self._models)}",
                 Reason.MODEL,
             )
+        if public.request is not None:
+            return model  # it is evaluated, not trained
         if public.recipe.micro_batch < SMALLEST_MICRO_BATCH:
             raise PrivacyRefusal(
                 f"micro_batch={public.recipe.micro_batch} is below {SMALLEST_MICRO_BATCH}: a drawn record would take "

@@ -18,7 +18,7 @@ from rpdp.planning import MeasureSpec, PublicPlan, Request, Status
 from rpdp.sampling import Seeded
 from rpdp.tasks.models.losses import binary_loss
 from rpdp.training import BadRecordWarning
-from tests.federation.requests import Bins, make_asked, request_silo
+from tests.federation.requests import TWO, Bins, make_asked, request_silo
 from tests.federation.world import (
     FEATURES,
     RUN,
@@ -66,9 +66,21 @@ class TestWeights:
         np.testing.assert_allclose(ask(request_silo("a", ASKED), ASKED), [12, 3, 3, 3, 3], atol=1e-5)
 
     def test_contributions_are_multiplied_by_the_weight(self) -> None:
-        silo = request_silo("a", ASKED)
+        public = make_asked(request=Request("representative", TWO.measures))
+        silo = request_silo("a", public)
         silo.planner = chosen(np.tile([1.0, 0.5, 0.25, 0.0], 3))
-        np.testing.assert_allclose(ask(silo, ASKED), [5.25, 3, 1.5, 0.75, 0], atol=1e-5)
+        np.testing.assert_allclose(ask(silo, public), [5.25, 3, 1.5, 0.75, 0], atol=1e-5)
+
+    def test_weights_of_the_planner_cost_what_records_allow_and_no_more(self) -> None:
+        """The least weight belongs to the smallest budget; a Gaussian of multiplier s/w is what it pays for."""
+        public = make_asked(request=Request("representative", TWO.measures), noise_multiplier=0.5)
+        silo = request_silo("a", public, epsilon=np.tile([0.1, 0.5, 2.0, 20.0], 3))
+        ask(silo, public)
+        weights = silo.plan.q[:4]
+        assert (np.diff(weights) > 0.0).all()
+        assert weights[3] == 1.0
+        assert (silo.plan.run_epsilon <= silo.budgets.epsilon).all()
+        assert (silo.plan.run_epsilon[:3] > 0.95 * silo.budgets.epsilon[:3]).all()
 
     def test_a_record_counts_in_its_active_rounds_only(self) -> None:
         public = make_asked(2)

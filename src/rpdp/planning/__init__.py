@@ -25,6 +25,13 @@ from rpdp.planning.frontier import FrontierPoint, frontier, knee
 from rpdp.planning.public_plan import TUNED_ON_BUDGETS, PublicPlan
 from rpdp.planning.recipe import BACKBONES, OPTIMISERS, Recipe
 from rpdp.planning.request import REQUEST_ESTIMATORS, MeasureSpec, Request, RequestEstimator
+from rpdp.planning.request_noise import (
+    ExpectedWeights,
+    ValuesInMeasure,
+    expected_weights,
+    noise_for_weight_1,
+    with_best_noise,
+)
 from rpdp.planning.signal_floor import LEAST_SHARE, LEAST_SIGNAL, floor_of_signal, signal_of_run, signal_of_silos
 from rpdp.planning.silo_plan import Group, SiloPlan, Status
 from rpdp.planning.words import Words, words_for
@@ -46,6 +53,7 @@ __all__ = [
     "CurveFit",
     "Estimate",
     "Estimator",
+    "ExpectedWeights",
     "FittingRuns",
     "FrontierPoint",
     "Group",
@@ -60,21 +68,25 @@ __all__ = [
     "RunGroup",
     "SiloPlan",
     "Status",
+    "ValuesInMeasure",
     "Words",
     "assign_allowed",
     "binary_search",
     "certified",
     "declared_plan",
     "declared_probability",
+    "expected_weights",
     "fit_curve",
     "fitting_runs",
     "floor_of_signal",
     "frontier",
     "knee",
+    "noise_for_weight_1",
     "scf",
     "signal_of_run",
     "signal_of_silos",
     "states_its_costs",
+    "with_best_noise",
     "with_declared_batch",
     "words_for",
 ]

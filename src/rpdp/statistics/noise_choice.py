@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rpdp.accounting.noise_limits import LARGEST_NOISE
 from rpdp.checks import require_count, require_fraction, require_positive
 from rpdp.errors import InputError
-from rpdp.planning import MeasureSpec, PublicPlan, Request, assign_allowed
+from rpdp.planning import MeasureSpec, PublicPlan, Request, assign_allowed, noise_for_weight_1
 from rpdp.planning.allowances import Allowances
 from rpdp.statistics.estimate import LEVEL, NoisyEstimate
 from rpdp.statistics.expected_error import expected_estimates
@@ -33,12 +34,8 @@ MOST_BUDGETS = 200
 """So many different budgets stand for a distribution."""
 
 _CANDIDATES = 24
-_SLIGHTLY = 1.0 + 1e-6
-"""So that a weight of 1 is paid for in spite of rounding."""
-
-_PROBE = Request("representative", (MeasureSpec("count", 1),))
-_PROBING_NOISE = 0.05
-"""The least that has a price. A budget that pays for weight 1 even here is treated as if it needed that much."""
+_ANY = Request("representative", (MeasureSpec("count", 1),))
+"""What is measured does not matter for the price of a weight."""
 
 _TINY = 1e-300
 
@@ -108,14 +105,14 @@ class RequestTerms:
         return assign_allowed(plan, ids, Allowances.of_new_accounts(plan, budgets)).q
 
     def noise_for_weight_1(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The noise at which each budget pays for weight 1: s/w of any weight that it pays for, which is the price."""
-        weights = self.weights(_PROBE, _PROBING_NOISE, budgets)
-        if (weights <= 0.0).any():
-            short = float(budgets[weights <= 0.0].max())
+        """The least noise at which each budget pays for weight 1."""
+        needed = noise_for_weight_1(self.plan(_ANY, LARGEST_NOISE), budgets)
+        if (needed > LARGEST_NOISE).any():
+            short = float(budgets[needed > LARGEST_NOISE].max())
             raise InputError(
-                f"a share of {self.share:g} of a budget ε = {short:g} pays for no weight at all; ask for a larger share"
+                f"a share of {self.share:g} of a budget ε = {short:g} pays for no weight of use; ask for a larger share"
             )
-        return np.asarray(_PROBING_NOISE / weights * _SLIGHTLY)
+        return needed
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def require_promise(settings: Iterable[Setting]) -> None:
     assert not contradicting, contradicting[0]
     judged = [one for one in seen if one.error <= LARGEST_ERROR]
     assert len(judged) >= 0.98 * len(seen)
-    assert sum(one.error <= USUAL_ERROR for one in seen) >= 0.9 * len(seen)
+    assert sum(one.error <= USUAL_ERROR for one in seen) >= 0.8 * len(seen)
     print(f"{len(judged)} of {len(seen)} settings judged, worst δ_true/δ {max(one.exact for one in seen):.6f}")  # noqa: T201
 
 

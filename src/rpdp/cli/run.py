@@ -28,6 +28,7 @@ _EXTRAS = {
     "rpdp ledger": ("ledger",),
     "rpdp report": ("train",),
     "rpdp silo": ("train", "ledger"),
+    "rpdp statistics": ("train",),
     "rpdp train": ("train",),
 }
 """The extras that a command needs. The embedded tasks and real runs need more (demo, ledger), and say so themselves."""

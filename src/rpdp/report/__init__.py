@@ -5,6 +5,7 @@ from __future__ import annotations
 from rpdp.report.planning_figures import budgets_figure, frontier_figure, plan_figure, runs_figure, write_figure
 from rpdp.report.report_facts import ReportFacts
 from rpdp.report.report_page import write_report
+from rpdp.report.statistics_figures import statistics_figure
 
 __all__ = [
     "ReportFacts",
@@ -12,6 +13,7 @@ __all__ = [
     "frontier_figure",
     "plan_figure",
     "runs_figure",
+    "statistics_figure",
     "write_figure",
     "write_report",
 ]

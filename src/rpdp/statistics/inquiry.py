@@ -12,6 +12,8 @@ from rpdp.statistics.estimate import LEVEL, Intervals, NoisyEstimate, normal_qua
 from rpdp.statistics.intervals import Noise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -80,6 +82,15 @@ class Inquiry:
         found = []
         for statistic, bounds in zip(self.statistics, self.intervals(released.cells, noise), strict=True):
             found += self._named(statistic, bounds, level)
+        return found
+
+    def grouped(self, estimates: Sequence[NoisyEstimate]) -> list[tuple[Statistic, list[NoisyEstimate]]]:
+        """Estimates of this inquiry, by the statistic that they belong to."""
+        rest, found = list(estimates), []
+        for statistic in self.statistics:
+            count = len(statistic.labels(self._measured_as))
+            found.append((statistic, rest[:count]))
+            rest = rest[count:]
         return found
 
     def _named(self, statistic: Statistic, bounds: Intervals, level: float) -> list[NoisyEstimate]:

@@ -151,28 +151,35 @@ def choose_noise(
         floor: For "everyone": the least lifetime ε that takes part; by default the least declared budget.
         level: The level of the intervals that are shown.
     """
-    budgets, _ = known.levels()
+    budgets, shares = known.levels()
+    needed = terms.noise_for_weight_1(budgets)
     if inquiry.estimator == "everyone":
         least = budgets.min() if floor is None else require_positive("floor", floor)
         noise = float(terms.noise_for_weight_1(np.array([least]))[0])
-        return _choice(inquiry, known, terms, noise, level)
+        return _choice(inquiry, known, terms, noise, shares * (needed <= noise), level)
     if floor is not None:
         raise InputError(f'floor={floor:g} is for the estimator "everyone"; weights leave nobody out')
-    needed = np.sort(terms.noise_for_weight_1(budgets))
-    candidates = np.unique(np.geomspace(needed[0], needed[-1], _CANDIDATES)) if needed[-1] > needed[0] else needed[:1]
-    choices = [_choice(inquiry, known, terms, float(noise), level) for noise in candidates]
+    candidates = np.unique(np.geomspace(needed.min(), needed.max(), _CANDIDATES))
+    candidates[-1] = needed.max()
+    choices = [
+        _choice(inquiry, known, terms, float(noise), shares * np.minimum(noise / needed, 1.0), level)
+        for noise in candidates
+    ]
     widths = np.array([[estimate.half_width for estimate in choice.estimates] for choice in choices])
     relative = widths / np.maximum(widths.min(axis=0), _TINY)
     return choices[int(relative.mean(axis=1).argmin())]
 
 
 def _choice(
-    inquiry: Inquiry, known: DeclaredRecords, terms: RequestTerms, noise_multiplier: float, level: float
+    inquiry: Inquiry,
+    known: DeclaredRecords,
+    terms: RequestTerms,
+    noise_multiplier: float,
+    weights: NDArray[np.float64],
+    level: float,
 ) -> NoiseChoice:
-    """What a noise leads to."""
-    budgets, shares = known.levels()
-    weights = terms.weights(inquiry.request, noise_multiplier, budgets)
-    mean_weight = float(weights @ shares)
+    """What a noise leads to; `weights` are those of the declared budgets, each times the share of its records."""
+    mean_weight = float(weights.sum())
     if mean_weight <= 0.0:
         raise InputError(
             f"with noise_multiplier={noise_multiplier:g} no declared record can take part; lower the floor"
@@ -184,5 +191,5 @@ def _choice(
         silos=known.silos,
         level=level,
     )
-    taking_part = float((weights > 0.0) @ shares)
+    taking_part = mean_weight if inquiry.estimator == "everyone" else 1.0
     return NoiseChoice(noise_multiplier, terms.share, taking_part, mean_weight, tuple(estimates))

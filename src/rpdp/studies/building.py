@@ -198,8 +198,8 @@ def _silos(
             name,
             held.train,
             budgets[name],
-            policy=_policy(spec, public, own_limits(spec, name, ledgers[name]) if ledgers else None),
-            account=ledgers[name] if ledgers else _simulated_account(public, len(held.train)),
+            policy=policy_of(spec, public, own_limits(spec, name, ledgers[name]) if ledgers else None),
+            account=ledgers[name] if ledgers else simulated_account(public, len(held.train)),
             planner=planner,
             schema_fingerprint=spec.schema_fingerprint,
             device=device,
@@ -212,11 +212,12 @@ def _silo_class(method: Method) -> type[Silo]:
     return Silo if method.is_protected else UnprotectedSilo
 
 
-def _simulated_account(public: PublicPlan, records: int) -> MemoryAccount:
+def simulated_account(public: PublicPlan, records: int) -> MemoryAccount:
+    """Return an account in memory of the kind that the plan asks for."""
     return MemoryAccount(records, account=public.account or "sums", silos_per_person=public.silos_per_person)
 
 
-def _policy(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any] | None) -> Policy:
+def policy_of(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any] | None) -> Policy:
     """Return the limits of the file, and in a real run of the silo's own one (`own`), which goes first.
 
     Where there is none, this plan is the limit, which only simulations allow.

@@ -57,6 +57,22 @@ def test_a_table_nobody_has_seen(rpdp: Command, tmp_path: Path) -> None:
     assert (refused.code, "epsilon" in refused.err) == (2, True)
 
 
+def test_columns_that_are_known_late_are_named_and_kept(rpdp: Command, tmp_path: Path) -> None:
+    rows = [
+        f"{number},2024-01-{1 + number % 20:02d},2024-02-{1 + number % 20:02d},{number % 2}" for number in range(40)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["AGE,CAME,LEFT,DIED", *rows]) + "\n", encoding="utf-8")
+    shown = rpdp("init", "t.csv", "--target", "DIED", "--out", "s")
+    assert "LEFT is never before CAME" in " ".join(shown.out.split())
+    assert "You decide" in " ".join(shown.out.split())
+    assert 'LEFT = { kind = "date"' in (tmp_path / "s/schema.toml").read_text(encoding="utf-8")
+    assert rpdp("init", "t.csv", "--target", "AGE", "--out", "a", "--json").json["late_columns"] == {
+        "LEFT": "is never before CAME",
+        "DIED": "has a name of something that happens later",
+    }
+    assert "known only later?" in (tmp_path / "a/schema.toml").read_text(encoding="utf-8")
+
+
 def test_declared_schemas_carry_no_note(rpdp: Command, tmp_path: Path) -> None:
     write_hospitals(tmp_path, "north", "south")
     rpdp("init", "all.csv", "--target", "ILL", "--silo", "HOSPITAL", "--out", "s")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
 from rpdp.cli.output import print_json, say, say_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def init(
@@ -31,7 +34,8 @@ def init(
     """Start a new study: a study file with comments, a schema for a table, templates for budgets, next steps.
 
     A schema is proposed from the data. What was read from private data is not covered by the promise until somebody
-    declares it from knowledge; the schema says so, and so does every plan made with it.
+    declares it from knowledge; the schema says so, and so does every plan made with it. Columns that may be known only
+    after the decision are named; whether they are used is yours to decide.
 
     Example: `rpdp init patients.csv --target OUTCOME --silo HOSPITAL --out study`
     """
@@ -42,7 +46,8 @@ def init(
         target = typer.prompt("Which column is to be learnt?")
     made = new_study(source, out, Roles(target or "", record, subject, silo))
     if as_json:
-        print_json({"directory": str(made.directory), "files": list(made.files), "from_data": made.from_data})
+        facts = {"directory": str(made.directory), "files": list(made.files), "from_data": made.from_data}
+        print_json({**facts, "late_columns": dict(made.late)})
         return
     for name in made.files[:20]:
         say_line(f"{made.directory / name}")
@@ -54,4 +59,14 @@ def init(
             "you know, then remove from_data.",
             style="yellow",
         )
+    if made.late:
+        say(_late(made.late), style="yellow")
     say_line(f"next: rpdp doctor {made.directory / 'study.toml'}")
+
+
+def _late(late: Mapping[str, str]) -> str:
+    named = "; ".join(f"{name} {reason}" for name, reason in late.items())
+    return (
+        f"May be known only after the decision that the model is for: {named}. A model that uses such a column looks "
+        'better than it is. You decide: in schema.toml, { kind = "ignore" } leaves a column out.'
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +21,13 @@ from rpdp.private_files import private_file
 from rpdp.setting_fields import nearest
 from rpdp.studies.study_tables import silo_name
 from rpdp.tables import TableSchema, find_table, read_table
-from rpdp.tables.schema_proposal import Roles, find_record, propose_schema
+from rpdp.tables.schema_proposal import Roles, find_record, late_features, propose_schema
 from rpdp.tables.table_files import ENDINGS
 from rpdp.tasks import TASKS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
 TEMPLATES = {
@@ -47,11 +49,13 @@ class NewStudy:
         directory: Where it is.
         files: The files in it.
         from_data: Whether ranges and levels were read from the data.
+        late: Columns that may be known only after the decision, and why. It tells of rows: for their holder.
     """
 
     directory: Path
     files: tuple[str, ...]
     from_data: bool
+    late: Mapping[str, str] = field(default_factory=dict)
 
 
 def new_study(source: str, directory: Path, roles: Roles) -> NewStudy:
@@ -102,7 +106,7 @@ def _of_table(source: str, directory: Path, roles: Roles) -> NewStudy:
     written.text("study.toml", study)
     more = "5. `budgets/` has the ids of all training records: people's ε go into the empty column.\n" if silos else ""
     written.text("README.md", _readme(f"A study of {path.name}", _DECLARE, more))
-    return written.done(from_data=True)
+    return replace(written.done(from_data=True), late=late_features(table, roles))
 
 
 def _silo_lines(roles: Roles) -> str:

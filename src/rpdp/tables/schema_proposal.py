@@ -18,6 +18,7 @@ import numpy as np
 from rpdp.errors import InputError
 from rpdp.setting_fields import nearest
 from rpdp.tables.cell_text import column_texts
+from rpdp.tables.late_columns import late_by_name, late_columns
 from rpdp.tables.table_columns import NO, YES
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ def find_record(table: pa.Table) -> str | None:
 def propose_schema(table: pa.Table, roles: Roles, title: str, *, test_share: float = 0.2) -> str:
     """Return the text of a schema file."""
     roles.check(table.column_names)
-    texts = {name: column_texts(table.column(name)) for name in table.column_names}
-    missing = [each for each in MISSING_TEXTS if any(each in found for found in texts.values())]
+    texts, missing = _texts(table)
     parts = [HEADER.format(table=title)]
     parts.append(f"record = {_quoted(roles.record)}" if roles.record else _NO_RECORD)
     if roles.subject:
@@ -89,11 +89,11 @@ def propose_schema(table: pa.Table, roles: Roles, title: str, *, test_share: flo
     if missing:
         parts.append(f"missing = {_quoted(missing)}    # texts that mean a missing value")
     parts.append("\n[columns]")
-    special = {name for name in vars(roles).values() if name}
-    for name, found in texts.items():
-        if name not in special:
-            parts.append(f"{_key(name)} = {_column(['' if each in missing else each for each in found])}")
-    present = [each for each in texts[roles.target] if each and each not in missing]
+    for name, declared in _columns(texts, roles).items():
+        # From names alone: what rows tell does not belong into a file that goes to all silos.
+        is_late = not _is_ignored(declared) and late_by_name(name, roles.target) is not None
+        parts.append(f"{_key(name)} = {declared}{_LATE if is_late else ''}")
+    present = [each for each in texts[roles.target] if each]
     parts += ["\n[target]", *_target(roles.target, present)]
     if len(present) < len(table):
         parts += _kept(roles.target, present)
@@ -101,6 +101,30 @@ def propose_schema(table: pa.Table, roles: Roles, title: str, *, test_share: flo
     return "\n".join(parts) + "\n"
 
 
+def late_features(table: pa.Table, roles: Roles) -> dict[str, str]:
+    """Return the features that may be known only after the decision, and why. It tells of rows: for their holder."""
+    texts, _ = _texts(table)
+    used = [name for name, declared in _columns(texts, roles).items() if not _is_ignored(declared)]
+    return late_columns(texts, roles.target, used)
+
+
+def _texts(table: pa.Table) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the texts of every column, empty where missing, and the texts that mean a missing value."""
+    texts = {name: column_texts(table.column(name)) for name in table.column_names}
+    missing = [each for each in MISSING_TEXTS if any(each in found for found in texts.values())]
+    return {name: ["" if each in missing else each for each in found] for name, found in texts.items()}, missing
+
+
+def _columns(texts: dict[str, list[str]], roles: Roles) -> dict[str, str]:
+    """Return the declarations of the columns that have no part of their own."""
+    return {name: _column(found) for name, found in texts.items() if name not in vars(roles).values()}
+
+
+def _is_ignored(declared: str) -> bool:
+    return declared.startswith('{ kind = "ignore"')
+
+
+_LATE = '    # known only later? Then { kind = "ignore" }'
 _NO_RECORD = '# record = "ID"             # the column with the id of each record; real runs need one'
 
 

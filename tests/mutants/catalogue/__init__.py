@@ -9,6 +9,7 @@ from tests.mutants.catalogue.ledger import LEDGER
 from tests.mutants.catalogue.outlook import OUTLOOK
 from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.recovery import RECOVERY
+from tests.mutants.catalogue.request_prices import REQUEST_PRICES
 from tests.mutants.catalogue.sampling import SAMPLING
 from tests.mutants.catalogue.stewards import STEWARDS
 from tests.mutants.catalogue.tables import TABLES
@@ -28,6 +29,7 @@ CATALOGUE = (
     *FEDERATION,
     *AGENT,
     *OUTLOOK,
+    *REQUEST_PRICES,
 )
 
 __all__ = ["CATALOGUE"]

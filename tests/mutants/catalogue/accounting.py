@@ -191,17 +191,17 @@ ACCOUNTING = (
         "interpolated-certificate",
         "rule 8",
         "accounting/certificate.py",
-        "q[part], cost[part] = np.where(fits, nodes[chosen], 0.0), np.where(fits, costs[chosen], 0.0)",
-        "between = np.minimum(np.interp(budgets[part], costs, nodes), 1.0)\n"
-        "                q[part], cost[part] = np.where(fits, between, 0.0), np.where(fits, costs[chosen], 0.0)",
+        "    return np.where(fits, nodes[chosen], 0.0), np.where(fits, costs[chosen], 0.0)\n",
+        "    between = np.minimum(np.interp(budgets, costs, nodes), 1.0)\n"
+        "    return np.where(fits, between, 0.0), np.where(fits, costs[chosen], 0.0)\n",
         _CERTIFIED,
     ),
     Mutant(
         "q-not-rounded-down",
         "rule 8",
         "accounting/certificate.py",
-        'chosen = np.searchsorted(costs, budgets[part], side="right") - 1',
-        'chosen = np.minimum(np.searchsorted(costs, budgets[part], side="right"), costs.size - 1)',
+        'chosen = np.searchsorted(costs, budgets, side="right") - 1',
+        'chosen = np.minimum(np.searchsorted(costs, budgets, side="right"), costs.size - 1)',
         _CERTIFIED,
     ),
     Mutant(

@@ -136,8 +136,8 @@ ACCOUNTS = (
         "own-delta-priced-at-the-next-larger-probability",
         "section 7",
         "accounting/delta_table.py",
-        '        chosen = np.searchsorted(costs, epsilon, side="right") - 1\n',
-        '        chosen = np.minimum(np.searchsorted(costs, epsilon, side="right"), costs.size - 1)\n',
+        "        return largest_within(self.q, self.costs(delta), epsilon)\n",
+        "        return largest_within(np.append(self.q[1:], 1.0), self.costs(delta), epsilon)\n",
         (f"{_DELTAS}test_the_largest_probability_within_a_budget_is_certified",),
     ),
     Mutant(

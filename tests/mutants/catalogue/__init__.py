@@ -10,6 +10,7 @@ from tests.mutants.catalogue.outlook import OUTLOOK
 from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.recovery import RECOVERY
 from tests.mutants.catalogue.request_prices import REQUEST_PRICES
+from tests.mutants.catalogue.requests import REQUESTS
 from tests.mutants.catalogue.sampling import SAMPLING
 from tests.mutants.catalogue.stewards import STEWARDS
 from tests.mutants.catalogue.tables import TABLES
@@ -30,6 +31,7 @@ CATALOGUE = (
     *AGENT,
     *OUTLOOK,
     *REQUEST_PRICES,
+    *REQUESTS,
 )
 
 __all__ = ["CATALOGUE"]

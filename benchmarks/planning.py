@@ -24,6 +24,7 @@ from rpdp import BudgetTable, PrivacyCurve, PublicPlan, Schedule
 from rpdp.accounting import pld
 from rpdp.accounting.divergence import DivergenceCurve
 from rpdp.accounting.renyi_filter import ORDERS, lifetime_divergence, order_numbers
+from rpdp.planning import MeasureSpec, Request
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,13 @@ def budgets(count: int) -> NDArray[np.float64]:
 def plan(count: int, schedule: Schedule = MNIST, accountant: str = "pld") -> None:
     curve = PrivacyCurve(schedule, noise_multiplier=SIGMA, delta=DELTA, accountant=accountant)  # type: ignore[arg-type]
     curve.certify(budgets(count))
+
+
+def plan_request(count: int) -> None:
+    """Weights for so many budgets, at a noise at which some records saturate and some do not."""
+    request = Request("representative", (MeasureSpec("count", 1),))
+    public = PublicPlan.of_request(request, noise_multiplier=4.0, delta=DELTA, purpose="statistics")
+    public.curve.certify(budgets(count))
 
 
 def divergences_of(count: int) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
@@ -133,6 +141,8 @@ def main() -> None:
     repeats = 3 if bench.quick else 7
     million = lambda: plan(1_000_000)  # noqa: E731
     bench.compare("million_vs_thousand", million, lambda: plan(1_000), goal=2.0, repeats=repeats)
+    request = lambda: plan_request(1_000_000)  # noqa: E731
+    bench.compare("request_vs_training", request, million, goal=1.0, repeats=repeats)
     many, few = divergences_of(1_000_000), divergences_of(1_000)
     for name, tables in (("million_vs_thousand_divergences", True), ("without_whole_tables", False)):
         on_many, on_few = (partial(plan_divergences, *some, whole=tables) for some in (many, few))

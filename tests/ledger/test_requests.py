@@ -182,6 +182,23 @@ def test_an_outlook_speaks_of_weights(memory: Path, account: AccountKind) -> Non
     assert summary.unused_signal_to_noise == pytest.approx(float(found.runs.q.sum()) / 25.0)
 
 
+def test_an_outlook_leaves_out_who_is_kept_for_another_purpose(memory: Path) -> None:
+    """Of thirty records six are held out: only they serve evaluation. The control knows of no such records."""
+    serves = np.arange(30) % 5 == 0
+    with ledger_of(memory, "sums") as ledger:
+        plan = public("evaluation", "representative")
+        allowance = Allowance(share=0.2, purpose="evaluation")
+        held_out, all_records = (
+            record_outlooks(ledger, persons(), plan, allowance, small.LIFETIME_DELTA, assign_allowed, some)
+            for some in (serves, None)
+        )
+    found, control = held_out.summary("a"), all_records.summary("a")
+    assert (control.in_full, found.in_full) == (30, 6)
+    assert found.why_left_out == {"kept for runs of another purpose": 24}
+    assert (found.left_out, found.missing) == (24, 0)
+    assert found.unused_signal_to_noise == pytest.approx(float(all_records.runs.q[serves].sum()) / 25.0)
+
+
 @pytest.mark.parametrize("account", ["sums", "renyi"])
 def test_runs_that_fit_are_as_many_as_the_ledger_admits(memory: Path, account: AccountKind) -> None:
     plan, table = public("evaluation", "everyone", share=0.1, noise_multiplier=40.0), persons()

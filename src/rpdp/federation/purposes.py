@@ -90,12 +90,12 @@ class Purposes:
         """What the rounds of a plan with a request do here; `model` is the flat model of an evaluation."""
         assert public.request is not None
         announced = torch.zeros(0) if model is None or public.purpose == "statistics" else model
-        rows = np.flatnonzero(self._serves(public.purpose))
+        rows = np.flatnonzero(self.serves(public.purpose))
         return SumsWork(self._measured[public.purpose], public.request, rows, announced)
 
     def limited(self, plan: SiloPlan, *, is_new: bool) -> SiloPlan:
         """Return the plan without the records that serve other purposes. In a new plan they reserve nothing."""
-        serves = self._serves(plan.public.purpose)
+        serves = self.serves(plan.public.purpose)
         if serves.all():
             return plan
         status = np.where(serves, plan.status, np.uint8(Status.OTHER_PURPOSE))
@@ -104,7 +104,8 @@ class Purposes:
             return limited
         return replace(limited, cost=np.where(serves, plan.cost, 0.0), delta=np.where(serves, plan.delta, 0.0))
 
-    def _serves(self, purpose: Purpose) -> NDArray[np.bool_]:
+    def serves(self, purpose: Purpose) -> NDArray[np.bool_]:
+        """Which records serve runs of this purpose."""
         if self._held_out is None or purpose == "statistics":
             return np.ones(self._records, dtype=np.bool_)
         return self._held_out if purpose == "evaluation" else ~self._held_out

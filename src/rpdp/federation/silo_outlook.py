@@ -18,8 +18,16 @@ def silo_record_outlooks(silo: Silo, ledger: Ledger, public: PublicPlan) -> Reco
     """
     from rpdp.ledger.inspection.outlook import record_outlooks  # with the ledger, which simulations do not need
 
-    policy = silo.policy
-    return record_outlooks(ledger, silo.budgets, public, policy.allowance(public), policy.lifetime_delta, silo.planner)
+    policy, serves = silo.policy, silo.purposes.serves(public.purpose)
+    return record_outlooks(
+        ledger,
+        silo.budgets,
+        public,
+        policy.allowance(public),
+        policy.lifetime_delta,
+        silo.planner,
+        None if serves.all() else serves,
+    )
 
 
 def silo_outlook(silo: Silo, public: PublicPlan) -> Outlook | None:

@@ -46,8 +46,8 @@ OUTLOOK = (
         "earlier-runs-forgotten-in-the-outlook",
         "section 7",
         "ledger/inspection/outlook.py",
-        "one_run, left = now.allowances(allowance), now.allowances(replace(allowance, share=1.0))",
-        "one_run, left = now.unused().allowances(allowance), now.allowances(replace(allowance, share=1.0))",
+        "one_run, left = of(now, allowance), of(now, replace(allowance, share=1.0))",
+        "one_run, left = of(now.unused(), allowance), of(now, replace(allowance, share=1.0))",
         (f"{_OUTLOOK}test_a_fresh_a_half_used_and_a_used_up_ledger",),
     ),
     Mutant(

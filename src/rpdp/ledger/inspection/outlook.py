@@ -36,6 +36,7 @@ class Obstacle(IntEnum):
     HELD = 3
     RESERVED = 4
     USED = 5
+    OTHER_PURPOSE = 6
 
 
 _WORDS = {
@@ -44,6 +45,7 @@ _WORDS = {
     Obstacle.RESERVED: "reserved for other purposes",
     Obstacle.WITHDRAWN: "withdrawn",
     Obstacle.TOO_SMALL: "budget too small for this plan",
+    Obstacle.OTHER_PURPOSE: "kept for runs of another purpose",
 }
 
 
@@ -89,7 +91,8 @@ class Outlook:
     @property
     def missing(self) -> int:
         """How many are left out although their unused budgets would let them in."""
-        return self.left_out - self.why_left_out.get(_WORDS[Obstacle.TOO_SMALL], 0)
+        never = (Obstacle.TOO_SMALL, Obstacle.OTHER_PURPOSE)
+        return self.left_out - sum(self.why_left_out.get(_WORDS[reason], 0) for reason in never)
 
     @property
     def floor(self) -> float:
@@ -199,6 +202,7 @@ def record_outlooks(
     allowance: Allowance,
     lifetime_delta: float,
     planner: Planner = assign_allowed,
+    serves: NDArray[np.bool_] | None = None,
 ) -> RecordOutlooks:
     """Find the outlook of a new run of this plan, from the ledger as it is now. Nothing is booked.
 
@@ -209,12 +213,18 @@ def record_outlooks(
         allowance: What the silo's policy lets one run take.
         lifetime_delta: The δ of the silo's policy.
         planner: How budgets become probabilities or weights.
+        serves: Which records serve runs of this purpose; by default all.
     """
+
+    def of(accounts: SiloAccounts, within: Allowance) -> Allowances:
+        found = accounts.allowances(within)
+        return found if serves is None else replace(found, amount=np.where(serves, found.amount, 0.0))
+
     expired = ledger.runs.expired(ledger.clock())
     now = ledger.silo_accounts(budgets, lifetime_delta, without=expired)
-    one_run, left = now.allowances(allowance), now.allowances(replace(allowance, share=1.0))
+    one_run, left = of(now, allowance), of(now, replace(allowance, share=1.0))
     plan = planner(public, budgets.ids, one_run)
-    unused = LifetimeAllowances(now.unused().allowances(allowance), left)
+    unused = LifetimeAllowances(of(now.unused(), allowance), left)
     runs = fitting_runs(public, unused, ids=budgets.ids, planner=planner)
     found = RecordOutlooks(plan, now, one_run, np.zeros(len(plan), dtype=np.uint8), runs)
     short = np.flatnonzero(found.left_out | found.reduced)
@@ -222,14 +232,16 @@ def record_outlooks(
         held = [admission.run for admission in ledger.runs.held()]
         freed = ledger.silo_accounts(budgets, lifetime_delta, without=held) if held else now
         everything = replace(allowance, reserved={})
-        without_hold = freed.allowances(allowance).rows(short)
-        without_reserve = now.allowances(everything).rows(short)
+        without_hold = of(freed, allowance).rows(short)
+        without_reserve = of(now, everything).rows(short)
         q, ids = plan.q[short], budgets.ids.take(short)
         reasons = np.full(short.size, Obstacle.USED, dtype=np.uint8)
         reasons[planner(public, ids, without_reserve).q > q] = Obstacle.RESERVED
         reasons[planner(public, ids, without_hold).q > q] = Obstacle.HELD
         reasons[now.accounts.withdrawn[short]] = Obstacle.WITHDRAWN
         reasons[runs.q[short] == 0.0] = Obstacle.TOO_SMALL
+        if serves is not None:
+            reasons[~serves[short]] = Obstacle.OTHER_PURPOSE
         found.reasons[short] = reasons
     return found
 

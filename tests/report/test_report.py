@@ -102,6 +102,21 @@ def test_the_silo_edition_shows_each_sensitive_part_and_the_other_none(tmp_path:
     assert written(tmp_path, result, edition="share") == written(tmp_path, changed, edition="share")
 
 
+@pytest.mark.parametrize("edition", ["silo", "share"])
+def test_features_of_a_table_are_named_with_the_weights_of_a_linear_model(tmp_path: Path, edition: str) -> None:
+    run = two_silos()
+    names = [f"COLUMN{number}" for number in range(len(run.values) - 1)]
+    facts = ReportFacts(features=[(name, f"1 if {name} is yes") for name in names])
+    page = Texts(written(tmp_path, run, facts=facts, edition=edition)).text
+    for name, weight in zip(names, run.values.tolist(), strict=False):
+        assert f"{name} 1 if {name} is yes {weight:+.3f}" in " ".join(page.split())
+    fewer = ReportFacts(features=facts.features[1:])
+    page = Texts(written(tmp_path, run, facts=fewer, edition=edition)).text
+    assert "From the public schema alone." in page
+    assert "Weights are those" not in page
+    assert "From the public schema" not in Texts(written(tmp_path, run, edition=edition)).text
+
+
 def test_the_promise_box_says_in_how_many_silos_a_person_may_be(tmp_path: Path) -> None:
     one = two_silos()
     declared = replace(one.public, silos_per_person=3, account="renyi", lifetime_delta=1e-3)
@@ -221,7 +236,7 @@ def test_names_are_text(tmp_path: Path) -> None:
     result = run(
         {HOSTILE: view(silo_plan(public, "a", 6))}, method=HOSTILE, rejected={HOSTILE: HOSTILE}, accuracies=[0.5, 0.6]
     )
-    facts = ReportFacts(HOSTILE, HOSTILE, [HOSTILE], {HOSTILE: HOSTILE})
+    facts = ReportFacts(HOSTILE, HOSTILE, [HOSTILE], {HOSTILE: HOSTILE}, features=[(HOSTILE, HOSTILE)])
     plain = Texts(written(tmp_path, two_silos(), title="t"))
     for edition in ("silo", "share"):
         html = written(tmp_path, {HOSTILE: [result]}, title=HOSTILE, facts=facts, edition=edition)

@@ -92,7 +92,9 @@ class TestRuns:
         moved = (hospitals / "run").rename(hospitals / "moved/run")
         (hospitals / "declared/columns.toml").unlink()
         rebuild_report(moved, "share", hospitals / "report.html")
-        assert "all.csv: classification of ILL" in (hospitals / "report.html").read_text(encoding="utf-8")
+        shared = (hospitals / "report.html").read_text(encoding="utf-8")
+        assert "all.csv: classification of ILL" in shared
+        assert "Weights are those of the released model" in shared
         compared = compare(spec, [spec.settings("rpdp"), spec.settings("minimum")], [1], hospitals / "compared")
         assert compared.rows[0].overdrawn == 0
 

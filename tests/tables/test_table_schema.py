@@ -27,6 +27,26 @@ class TestFeatures:
             *("TYPE = a", "TYPE = b", "TYPE = 3", "TYPE = other", "TYPE missing", "ASPIRIN", "ASPIRIN missing", "SEEN"),
         )
 
+    def test_every_feature_says_what_its_values_mean(self) -> None:
+        """The way back, from declarations alone."""
+        meanings = dict(zip(schema().feature_names, schema().feature_meanings, strict=True))
+        assert meanings["AGE"] == "−1 at 20, 1 at 100"
+        assert meanings["AGE missing"] == "1 if missing, which counts as 60"
+        assert meanings["TYPE = b"] == "1 if it is b"
+        assert meanings["TYPE = other"] == "1 if it is another value"
+        assert meanings["TYPE missing"] == "1 if missing"
+        assert meanings["ASPIRIN"] == "1 if yes, 0 if no, ½ otherwise"
+        assert meanings["SEEN"] == "−1 at 1991-01-01, 1 at 1996-12-31"
+        columns = {
+            "SEX": {"kind": "category", "levels": ["F", "M"], "base": "M"},
+            "OK": {"kind": "yes_no", "yes": "J", "no": "N"},
+        }
+        assert schema(columns=columns).feature_meanings == (
+            "1 if it is F; all 0: M",
+            "1 if it is another value",
+            "1 if j, 0 if n, ½ otherwise",
+        )
+
     def test_values_as_declared(self) -> None:
         row = schema().encode(patients(ANN)).features[0]
         assert row[:-1].tolist() == [0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0]

@@ -18,6 +18,7 @@ class ReportFacts:
         budgets: Where the budgets come from: a distribution with its parameters, or a file. Silo edition only.
         notes: What the promise does not cover, beyond the notes of the public plan: how the data was prepared, ….
         promises: By method, what it promises, in a sentence.
+        features: The features of a table by its public schema: the name of each, and what its values mean.
         outlook: What the ledgers had left before a real run held anything, a line each. Silo edition only.
     """
 
@@ -26,3 +27,4 @@ class ReportFacts:
     notes: Sequence[str] = ()
     promises: Mapping[str, str] = field(default_factory=dict)
     outlook: Sequence[str] = ()
+    features: Sequence[tuple[str, str]] = ()

@@ -19,7 +19,7 @@ from rpdp.report.record_figures import record_cards
 from rpdp.report.rendering import ANYBODY, write_html
 from rpdp.report.report_records import AllRecords
 from rpdp.report.report_runs import ReportRuns
-from rpdp.report.report_tables import classes_table, groups_table, methods_table, silos_table
+from rpdp.report.report_tables import classes_table, features_table, groups_table, methods_table, silos_table
 from rpdp.report.run_figures import curve_card, metric_cards, run_cards
 from rpdp.spread import Spread
 
@@ -79,6 +79,7 @@ def _values(report: ReportRuns) -> dict[str, Any]:
         "groups": groups_table(report, records) if records and records.groups() else None,
         "curve": curve_card(public) if not records and report.is_protected else None,
         "silos": silos_table(report),
+        "features": features_table(report),
     }
 
 

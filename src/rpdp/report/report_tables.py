@@ -136,6 +136,22 @@ def _weight(report: ReportRuns, silo: str) -> str:
     return _NONE if value is None else f"{value:g}"
 
 
+def features_table(report: ReportRuns) -> Table | None:
+    """What a model of a table sees: the names of its features and what they mean; for a linear one also its weights."""
+    features = report.facts.features
+    if not features:
+        return None
+    columns = [Column("feature", is_text=True), Column("its value", is_text=True)]
+    rows = [[name, meaning] for name, meaning in features]
+    caption = "From the public schema alone."
+    values = report.run.values
+    if len(values) == len(features) + 1:  # one weight each and the bias: no model with hidden layers has so few
+        columns.append(Column("weight"))
+        rows = [[*row, f"{weight:+.3f}"] for row, weight in zip(rows, values.tolist(), strict=False)]
+        caption += f" Weights are those of the released model; what they add up to begins at {float(values[-1]):+.3f}."
+    return Table(columns, rows, caption)
+
+
 def classes_table(report: ReportRuns) -> Table | None:
     """What the final model does to each class; None where there are no classes."""
     score = report.run.score

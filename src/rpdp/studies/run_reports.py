@@ -62,7 +62,16 @@ def facts_of(spec: StudyFile) -> ReportFacts:
         budgets=source,
         notes=_uncovered(spec),
         promises={name: method.promise for name, method in METHODS.items()},
+        features=_features(spec),
     )
+
+
+def _features(spec: StudyFile) -> list[tuple[str, str]]:
+    """Return the features of a study of tables, from its schema, which is public."""
+    if spec.table is None:
+        return []
+    schema = spec.table.schema
+    return list(zip(schema.feature_names, schema.feature_meanings, strict=True))
 
 
 def _uncovered(spec: StudyFile) -> list[str]:

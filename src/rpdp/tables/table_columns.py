@@ -62,6 +62,10 @@ class TableColumn(ABC):
         """The names of its features."""
 
     @abstractmethod
+    def meanings(self) -> list[str]:
+        """What the values of its features mean, from the declaration alone: the way back from numbers to cells."""
+
+    @abstractmethod
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:
         """The features of one cell; an empty text is a missing value."""
 
@@ -134,6 +138,12 @@ class _Ranged(TableColumn):
         """See `TableColumn.features`."""
         return [name] if self.missing is None else [name, f"{name} {MISSING_FLAG}"]
 
+    def meanings(self) -> list[str]:
+        """See `TableColumn.meanings`."""
+        low, high = map(self.shown, self.range)
+        found = [f"−1 at {low}, 1 at {high}"]
+        return found if self.missing is None else [*found, f"1 if missing, which counts as {self.shown(self.missing)}"]
+
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:
         """See `TableColumn.encode`."""
         value = self.number(cell) if cell else math.nan
@@ -157,6 +167,10 @@ class _Ranged(TableColumn):
     @abstractmethod
     def number(self, cell: str) -> float:
         """The number of a cell that is not empty; NaN if it has none."""
+
+    def shown(self, number: float) -> str:
+        """The text of a number of the range."""
+        return f"{number:g}"
 
 
 @dataclass(frozen=True)
@@ -192,6 +206,10 @@ class DateColumn(_Ranged):
             return math.nan
         return float(found.date().toordinal())
 
+    def shown(self, number: float) -> str:
+        """See `_Ranged.shown`."""
+        return date.fromordinal(int(number)).isoformat()
+
 
 @dataclass(frozen=True)
 class CategoryColumn(TableColumn):
@@ -210,6 +228,12 @@ class CategoryColumn(TableColumn):
         """See `TableColumn.features`."""
         named = [f"{name} = {each}" for each in (*self.levels, OTHER) if each != self.base]
         return [*named, f"{name} {MISSING_FLAG}"] if self.missing else named
+
+    def meanings(self) -> list[str]:
+        """See `TableColumn.meanings`."""
+        base = "" if self.base is None else f"; all 0: {self.base}"
+        found = [*(f"1 if it is {each}{base}" for each in self.levels if each != self.base), "1 if it is another value"]
+        return [*found, "1 if missing"] if self.missing else found
 
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:
         """See `TableColumn.encode`."""
@@ -251,6 +275,13 @@ class YesNoColumn(TableColumn):
         """See `TableColumn.features`."""
         return [name, f"{name} {MISSING_FLAG}"] if self.missing else [name]
 
+    def meanings(self) -> list[str]:
+        """See `TableColumn.meanings`."""
+        yes = "yes" if self.yes == YES else " or ".join(self.yes)
+        no = "no" if self.no == NO else " or ".join(self.no)
+        found = [f"1 if {yes}, 0 if {no}, ½ otherwise"]
+        return [*found, "1 if missing"] if self.missing else found
+
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:
         """See `TableColumn.encode`."""
         answer = cell.casefold()
@@ -274,6 +305,10 @@ class IgnoredColumn(TableColumn):
 
     def features(self, name: str) -> list[str]:
         """See `TableColumn.features`."""
+        return []
+
+    def meanings(self) -> list[str]:
+        """See `TableColumn.meanings`."""
         return []
 
     def encode(self, cell: str) -> tuple[tuple[float, ...], Reading]:

@@ -126,6 +126,11 @@ class TableSchema:
         return tuple(feature for name, column in self.columns.items() for feature in column.features(name))
 
     @cached_property
+    def feature_meanings(self) -> tuple[str, ...]:
+        """What the values of every feature mean, in the order of `feature_names`: "−1 at 40, 1 at 100"."""
+        return tuple(meaning for column in self.columns.values() for meaning in column.meanings())
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over all that decides how a row becomes numbers: columns in order, target, missing texts, filter."""
         columns = [[name, each.kind, vars(each)] for name, each in self._used.items()]

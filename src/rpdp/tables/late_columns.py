@@ -7,7 +7,7 @@ looks better than it is, and cannot be used. No rule finds all such columns, and
 |---|---|---|
 | a name like DISCHARGED, DIED, OUTCOME_2, or the target's | names (public) | in the schema, and to the holder |
 | a date that is never before another date | rows | to the holder alone |
-| filled in almost only where the target has one value | rows | to the holder alone |
+| where it is filled, or has some value, the target is almost always the same | rows | to the holder alone |
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ _LATE_WORDS = {"died", "dead", "dod", "los", "fu", "end", "ended", "closed", "fi
 _EARLIER_WORDS = {"prior", "previous", "previously", "history", "hx", "before", "family", "baseline"}
 _BIRTH = re.compile("birth|born|dob", re.IGNORECASE)
 
-_FEWEST_ROWS = 10
-_MOSTLY = 0.95
-_COMMON = 0.8
-"""Where the target has one value this often, a column that is filled for it says nothing."""
-_MOST_VALUES = 10
+_FEWEST_ROWS = 20
+"""As few rows with one value of the target are hardly chance: below 1 in a million at most, by `_COMMON`."""
+_ALWAYS = 0.99
+"""What was known before hardly ever tells an outcome so well."""
+_COMMON = 0.5
+"""Where the target has one value more often than this, it says little that a column goes with it."""
+_MOST_CLASSES, _MOST_VALUES, _BINS = 10, 50, 20
 
 
 def late_by_name(name: str, target: str) -> str | None:
@@ -50,7 +52,7 @@ def late_by_name(name: str, target: str) -> str | None:
 
 def late_by_rows(name: str, texts: Mapping[str, list[str]], target: str) -> str | None:
     """Say why a column's values look as if they were known late; None if they do not. An empty text is missing."""
-    return _late_date(name, texts) or _filled_for_one_value(texts[name], texts[target], target)
+    return _late_date(name, texts) or _tells_the_target(texts[name], texts[target], target)
 
 
 def late_columns(texts: Mapping[str, list[str]], target: str, features: Iterable[str]) -> dict[str, str]:
@@ -83,12 +85,33 @@ def _days(found: list[str]) -> list[date | None] | None:
     return days if any(days) else None
 
 
-def _filled_for_one_value(found: list[str], targets: list[str], target: str) -> str | None:
+def _tells_the_target(found: list[str], targets: list[str], target: str) -> str | None:
     known = Counter(each for each in targets if each)
-    filled = Counter(value for each, value in zip(found, targets, strict=True) if each and value)
-    if not 1 < len(known) <= _MOST_VALUES or filled.total() < _FEWEST_ROWS:
+    if not 1 < len(known) <= _MOST_CLASSES:
         return None
-    value, count = filled.most_common(1)[0]
-    if count < _MOSTLY * filled.total() or known[value] > _COMMON * known.total():
-        return None
-    return f"is filled in almost only where {target} = {value}"
+    rare = {value for value, count in known.items() if count <= _COMMON * known.total()}
+    for group, rows in _groups(found).items():
+        values = Counter(targets[row] for row in rows if targets[row])
+        value, count = values.most_common(1)[0] if values else ("", 0)
+        if values.total() >= _FEWEST_ROWS and value in rare and count >= _ALWAYS * values.total():
+            return f"goes with {target} = {value} almost always where it is {group}"
+    return None
+
+
+def _groups(found: list[str]) -> dict[str, list[int]]:
+    """Return rows by what a column holds there: something, nothing, one of few values, or a part of its numbers."""
+    groups: dict[str, list[int]] = {}
+    for row, each in enumerate(found):
+        groups.setdefault("filled" if each else "missing", []).append(row)
+    filled = groups.get("filled", [])
+    if len({found[row] for row in filled}) <= _MOST_VALUES:
+        for row in filled:
+            groups.setdefault(f"“{found[row]}”", []).append(row)
+        return groups
+    try:
+        ordered = sorted(filled, key=lambda row: float(found[row]))
+    except ValueError:
+        return groups
+    size = max(_FEWEST_ROWS, -(-len(ordered) // _BINS))
+    parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    return groups | {f"from {found[part[0]]} to {found[part[-1]]}": part for part in parts}

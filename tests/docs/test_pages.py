@@ -63,7 +63,7 @@ def test_two_hospitals_with_all_processes(capsys: pytest.CaptureFixture[str]) ->
 
 def test_all_tutorials_are_run() -> None:
     tutorials = set(TUTORIALS.glob("*.md"))
-    assert len(tutorials) == 8
+    assert len(tutorials) == 9
     assert {page for page in tutorials if ">>> " not in page.read_text(encoding="utf-8")} <= set(PAGES)
 
 

@@ -67,8 +67,8 @@ class PublicPlan:
         delta: δ of the run, the same for all records.
         clip_norm: L, the largest influence of one record on one step.
         normaliser: B, the public divisor of the noisy sum. Choose it from declared sizes, never from a batch.
-        weights: Weights of the silos in the average: one number for all, or a mapping by silo. Choose them from
-            declared sizes.
+        weights: Weights of the silos in the average: one number for all, the default, or a mapping by silo. Choose them
+            from declared sizes.
         recipe: How silos train and how the server averages; no effect on any cost.
         accountant: "pld" (default) or "rdp".
         model_fingerprint: Hash of the model's architecture, if it is already fixed.
@@ -94,7 +94,7 @@ class PublicPlan:
     delta: float
     clip_norm: float
     normaliser: float
-    weights: float | Mapping[str, float]
+    weights: float | Mapping[str, float] = 1.0
     recipe: Recipe = field(default_factory=Recipe)
     accountant: Accountant = "pld"
     model_fingerprint: str | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting.rdp import RdpAccountant
 
 from rpdp import Schedule
 from rpdp.accounting.gaussian import gaussian_epsilon, gaussian_shift
@@ -97,7 +99,11 @@ def test_an_own_delta_has_the_exact_price_too() -> None:
     budgets = np.geomspace(0.01, 10.0, 50)
     for delta in (1e-3, 1e-12, 1e-250):
         w, cost = table.certify(budgets, delta)
-        np.testing.assert_array_equal((w, cost), curve(2, 6.0, delta).certify(budgets))
+        np.testing.assert_array_equal((w, cost), curve(2, 6.0, delta, table.weights).certify(budgets))
+        finer, _ = curve(2, 6.0, delta).certify(budgets)
+        assert (w <= finer).all()
+        assert (w >= 0.994 * finer).all()
+        assert (w[finer == 1.0] == 1.0).all()
         assert table.covers(w, cost, delta).all()
         assert not table.covers(w[cost > 0.0], cost[cost > 0.0], delta / 10.0).any()
 
@@ -121,6 +127,16 @@ def test_divergences_are_those_of_two_gaussians(rounds: int, s: float, delta: fl
     moment = top + np.log(np.exp(log_integrand - top).sum() * (x[1] - x[0]))
     found = some.divergence(np.array([1.0]))[0]
     assert found == pytest.approx(moment / (order - 1.0), rel=1e-7, abs=1e-9)
+
+
+def test_divergences_are_those_of_dp_accounting() -> None:
+    weights = np.array([0.01, 0.5, 1.0])
+    for order in (1.25, 2.0, 64.0):
+        found = GaussianDivergence(rounds_of(3), noise_multiplier=4.0, order=order).divergence(weights)
+        for weight, divergence in zip(weights.tolist(), found.tolist(), strict=True):
+            accountant = RdpAccountant([order])
+            accountant.compose(dp_accounting.GaussianDpEvent(4.0 / weight), 3)
+            assert divergence == pytest.approx(float(accountant._rdp[0]), rel=1e-12)
 
 
 def test_a_part_of_the_rounds_costs_less_and_none_nothing() -> None:

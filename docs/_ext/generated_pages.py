@@ -71,6 +71,7 @@ SILO = {
     "silo": silo_file.SiloSection,
     "data": silo_file.DataSection,
     "models.NAME": silo_file.ModelSection,
+    "requests": silo_file.RequestSection,
     "policy": silo_file.LimitSection,
     "simulation": silo_file.SimulationSection,
 }

@@ -198,6 +198,13 @@ class Columns:
         made = np.array([_result(function, record) for record in records], dtype=np.float64)
         return Columns({**self.declared, name: NumberRange(*bounds)}, {**self.values, name: made})
 
+    def only(self, names: Sequence[str]) -> Columns:
+        """Some of these columns."""
+        for name in names:
+            if name not in self.declared:
+                raise InputError(f"there is no column {name!r}{nearest(name, list(self.declared))}")
+        return Columns({name: self.declared[name] for name in names}, {name: self.values[name] for name in names})
+
     def require(self, name: str, facts: Declared) -> None:
         """Refuse a column that these do not have, or of which something else is declared."""
         if name not in self.declared:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from rpdp.deployment.agent.opening import open_agent, silo_records, table_remarks
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.trial import provide_trial_budgets
 from rpdp.errors import InputError
-from rpdp.planning import PublicPlan
+from rpdp.federation.coordinator import Coordinator, RoundSettings
+from rpdp.planning import PublicPlan, Request
+from rpdp.statistics import (
+    EvaluationMeasure,
+    Inquiry,
+    Mean,
+    NoisySums,
+    NumberRange,
+    declared_columns,
+    evaluate,
+)
 from rpdp.studies.study_file import StudyFile
+from rpdp.tables import TableSchema
+from tests.deployment.agent.links import Local
+from tests.deployment.agent.scene import admission, reason, told
 from tests.studies.patients import CLASSES, REST, SCHEMA, table_study, write_hospitals
 
 FILES = 'files = { north = "north.csv", south = "south.csv" }'
@@ -68,11 +84,106 @@ def changed(layout: Layout, old: str, new: str) -> SiloFile:
         ('network = "linear"', "", r"a model needs either .* network ="),
         ('network = "linear"', 'network = "linear"\nhidden = [3]', 'needs network = "mlp"'),
         ('network = "linear"', 'network = "lineal"', "models.study.network='lineal'"),
+        (
+            "[policy]",
+            '[requests]\nevaluation = "risk"\n[policy]',
+            "requests.evaluation='risk' must be one of the models",
+        ),
+        ("[policy]", "[requests]\nstatistics = 1\n[policy]", "requests.statistics=1"),
     ],
 )
 def test_what_does_not_fit_is_named(layout: Layout, old: str, new: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         changed(layout, old, new)
+
+
+class TestRequests:
+    """Silos whose tables answer statistics and evaluation, from the silo file to the numbers."""
+
+    NAMES = ("north", "south")
+    ANSWERS = """
+[requests]
+statistics = ["AGE", "ILL"]
+evaluation = "study"
+[policy]
+max_rounds = 2
+max_local_steps = 3
+max_participation = 1.0
+max_clip_norm = 1.0
+min_noise_multiplier = 0.1
+lifetime_delta = 1e-2
+max_runs = 3
+max_share_per_run = 0.3
+release_after = "ready"
+"""
+
+    @pytest.fixture
+    def federation(self, tmp_path: Path) -> Layout:
+        write_hospitals(tmp_path, *self.NAMES)
+        study = StudyFile.read(table_study(tmp_path, table=FILES))
+        made = Layout.create(tmp_path / "federation", study, self.NAMES, "127.0.0.1", 8443)
+        for name in self.NAMES:
+            path = made.silo(name) / "silo.toml"
+            path.write_text(path.read_text(encoding="utf-8").partition("[policy]")[0] + self.ANSWERS, encoding="utf-8")
+        provide_trial_budgets(made, study)
+        return made
+
+    def ask(self, federation: Layout, public: PublicPlan, run: str, values: torch.Tensor) -> NoisySums:
+        with ExitStack() as stack:
+            specs = {name: federation.silo_file(name) for name in self.NAMES}
+            agents = {name: stack.enter_context(open_agent(spec)) for name, spec in specs.items()}
+            files = {"checkpoint": federation.server / run, "heads": federation.server / "heads.json"}
+            settings = RoundSettings(deadline=20.0, patience=20.0)
+            asked = Coordinator(run, public, values, self.NAMES, Local(agents), settings, **files)
+            found = asked.release()
+            assert all(agent.silo.account.verify().is_good for agent in agents.values())  # type: ignore[attr-defined]
+        return NoisySums.of(public, found.by_silo)
+
+    def plan(self, federation: Layout, request: Request, **settings: Any) -> PublicPlan:
+        public = PublicPlan.read(federation.server / "plan.json")
+        schema = {"schema_fingerprint": public.schema_fingerprint, "delta": 1e-3, "noise_multiplier": 0.1}
+        return PublicPlan.of_request(request, **{**schema, **settings})
+
+    def test_statistics_and_evaluation_of_tables(self, federation: Layout) -> None:
+        """By real agents on their ledgers, one after the other: 160 patients, about a quarter of them held out."""
+        declared = declared_columns(TableSchema.read(federation.silo("north") / "study.toml"))
+        inquiry = Inquiry((Mean("AGE", declared["AGE"]),), "representative")  # type: ignore[arg-type]
+        counted = self.ask(
+            federation, self.plan(federation, inquiry.request, purpose="statistics"), "counted", torch.zeros(0)
+        )
+        assert 0.0 <= inquiry.estimates(counted)[0].value <= 100.0
+        spec = federation.silo_file("north")
+        held = silo_records(spec)
+        assert held.held_out is not None
+        assert 10 < held.held_out.sum() < 30
+        assert len(held.ids) == 80
+        public = PublicPlan.read(federation.server / "plan.json")
+        measure = EvaluationMeasure.for_metrics(["accuracy"], classes=2)
+        evaluated = self.plan(
+            federation,
+            Request("representative", (measure.spec(),)),
+            purpose="evaluation",
+            model_fingerprint=public.model_fingerprint,
+        )
+        tested = self.ask(federation, evaluated, "tested", torch.zeros(held.records.inputs[0].shape[1] + 1))
+        score = evaluate(tested)[0]
+        assert 0.0 <= score.first.value <= 1.0
+
+    @pytest.mark.parametrize(
+        ("statistic", "expected"),
+        [
+            (Mean("SMOKER", NumberRange(0.0, 1.0)), "there is no column 'SMOKER'"),
+            (Mean("AGE", NumberRange(0.0, 200.0)), "column 'AGE' is declared here as"),
+        ],
+    )
+    def test_columns_that_the_steward_does_not_allow_are_refused(
+        self, federation: Layout, statistic: Mean, expected: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        public = self.plan(federation, Inquiry((statistic,), "everyone").request, purpose="statistics")
+        with open_agent(federation.silo_file("north")) as agent:
+            assert reason(told(agent, admission(public))) == "policy"
+            assert agent.silo.account.status().runs == ()
+        assert expected in caplog.text
 
 
 def test_records_need_ids(layout: Layout) -> None:

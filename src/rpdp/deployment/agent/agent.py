@@ -100,6 +100,7 @@ class Agent:
             turns of every run if that is longer.
         threads: Threads for torch. With one, a seeded silo gives the same bits as in the simulator.
         trainer: Where rounds are trained; by default a new process, which inherits what this one has open.
+        evaluated: The fingerprint of the model that may be evaluated; None for any that may be trained.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Agent:
         patience: float | None = None,
         threads: int = 1,
         trainer: TrainingProcess | None = None,
+        evaluated: str | None = None,
     ) -> None:
         if not models and not silo.purposes.answered:
             raise InputError(f"silo {silo.name}: no model is allowed, and no request; name at least one")
@@ -121,6 +123,7 @@ class Agent:
         self._models = {model.fingerprint: model for model in models}
         self._randomness = randomness
         self._timing = timing
+        self._evaluated = evaluated
         self._closed = frozenset(closed_runs)
         self._most_runs = max_concurrent_runs
         turns = _TURNS_WAITED * max_concurrent_runs * (timing.release_after or 0.0)
@@ -250,7 +253,11 @@ class Agent:
                 Reason.MODEL,
             )
         if public.request is not None:
-            return model  # it is evaluated, not trained
+            if self._evaluated not in (None, model.fingerprint):
+                raise PrivacyRefusal(
+                    f"the plan evaluates model {model.fingerprint}; this silo evaluates {self._evaluated}", Reason.MODEL
+                )
+            return model
         if public.recipe.micro_batch < SMALLEST_MICRO_BATCH:
             raise PrivacyRefusal(
                 f"micro_batch={public.recipe.micro_batch} is below {SMALLEST_MICRO_BATCH}: a drawn record would take "

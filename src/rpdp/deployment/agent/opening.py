@@ -13,11 +13,14 @@ import torch
 from rpdp.budgets import BudgetTable
 from rpdp.deployment.agent.agent import Agent, AllowedModel, checked_kernel
 from rpdp.deployment.agent.release_timing import Timing
+from rpdp.deployment.files.silo_file import ALL_COLUMNS
 from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Silo
+from rpdp.federation.purposes import Purposes
 from rpdp.federation.training_process import TrainingProcess
 from rpdp.sampling import Secure, Seeded
+from rpdp.statistics import Columns, ColumnSource, ModelCells
 from rpdp.studies.study_budgets import require_same_persons
 from rpdp.studies.study_data import records_of, table_records
 from rpdp.studies.study_tables import NetworkSection
@@ -29,10 +32,15 @@ from rpdp.training import Records, require_private
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from rpdp.deployment.files.silo_file import ModelSection, SiloFile
+    from rpdp.federation.cells import CellSource
     from rpdp.ledger import Ledger
+    from rpdp.planning import Purpose
     from rpdp.sampling import Randomness
-    from rpdp.tables.encoded_table import TableSurvey
+    from rpdp.tables.encoded_table import EncodedTable
     from rpdp.training import Kernel
 
 
@@ -47,7 +55,9 @@ def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
     named = None if spec.silo.records is None else spec.file(spec.silo.records)
     budgets = _budgets(spec.file(spec.silo.budgets), persons if named is None else named)
     require_same_persons(budgets.arranged(ids) if held.subjects else budgets, held.subjects)
-    with _trainer(spec, models, records) as trainer, _ledger(spec, wait) as ledger:
+    measured = _measured(spec, models, held)
+    purposes = Purposes(spec.silo.name, len(records), measured, held.held_out)
+    with _trainer(spec, models, records, purposes) as trainer, _ledger(spec, wait) as ledger:
         silo = Silo(
             spec.silo.name,
             records,
@@ -56,6 +66,8 @@ def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
             record_ids=ids,
             account=ledger,
             schema_fingerprint=held.schema_fingerprint,
+            measured=measured,
+            held_out=held.held_out,
         )
         ledger.left(silo.budgets, spec.policy.lifetime_delta)  # raises now if a record has no account
         agent = Agent(
@@ -66,6 +78,7 @@ def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
             closed_runs=spec.silo.closed_runs,
             max_concurrent_runs=spec.policy.max_concurrent_runs,
             trainer=trainer,
+            evaluated=_evaluated(spec, models),
         )
         try:
             yield agent
@@ -74,18 +87,46 @@ def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
 
 
 @contextmanager
-def _trainer(spec: SiloFile, models: list[AllowedModel], records: Records) -> Iterator[TrainingProcess]:
+def _trainer(
+    spec: SiloFile, models: list[AllowedModel], records: Records, purposes: Purposes | None = None
+) -> Iterator[TrainingProcess]:
     """The process that trains. It is made before the ledger is opened, so that it never holds a handle to it."""
     if len(records) == 0:
         raise InputError(f"{spec.path}: silo {spec.silo.name}: it has no records; leave it out of the federation")
     kernels = {
         model.fingerprint: _fitting(spec, name, model, records) for name, model in zip(spec.models, models, strict=True)
     }
-    trainer = TrainingProcess(kernels, records, _randomness(spec), threads=spec.silo.threads)
+    trainer = TrainingProcess(kernels, records, _randomness(spec), threads=spec.silo.threads, purposes=purposes)
     try:
         yield trainer
     finally:
         trainer.close()
+
+
+def _measured(spec: SiloFile, models: list[AllowedModel], held: SiloRecords) -> dict[Purpose, CellSource]:
+    """The code that answers requests: the columns that the steward allows, and the model that may be evaluated."""
+    found: dict[Purpose, CellSource] = {}
+    if spec.requests.statistics is not None:
+        assert held.table is not None
+        columns = Columns.of_table(held.table, _schema(spec))
+        try:
+            found["statistics"] = ColumnSource(columns.only(_allowed(spec.requests.statistics, columns)))
+        except InputError as error:
+            raise InputError(f"{spec.path}: requests.statistics: {error}") from None
+    if spec.requests.evaluation is not None:
+        evaluated = list(spec.models).index(spec.requests.evaluation)
+        found["evaluation"] = ModelCells(held.records, models[evaluated].module)
+    return found
+
+
+def _allowed(names: Sequence[str], columns: Columns) -> Sequence[str]:
+    return tuple(columns.declared) if tuple(names) == (ALL_COLUMNS,) else names
+
+
+def _evaluated(spec: SiloFile, models: list[AllowedModel]) -> str | None:
+    """The fingerprint of the model that may be evaluated."""
+    named = dict(zip(spec.models, models, strict=True))
+    return None if spec.requests.evaluation is None else named[spec.requests.evaluation].fingerprint
 
 
 def _budgets(path: Path, records: Path | tuple[Sequence[str], Sequence[str]] | None = None) -> BudgetTable:
@@ -139,13 +180,14 @@ def _ledger(spec: SiloFile, wait: float = 0.0) -> Iterator[Ledger]:
 
 @dataclass(frozen=True)
 class SiloRecords:
-    """The training records of a silo; of a table also the persons, the schema, and how its cells were read."""
+    """The records of a silo; of a table also the persons, the schema, how its cells were read, and who is held out."""
 
     records: Records
     ids: list[str]
     subjects: list[str] | None = None
     schema_fingerprint: str | None = None
-    survey: TableSurvey | None = None
+    table: EncodedTable | None = None
+    held_out: NDArray[np.bool_] | None = None
 
     __repr__ = counts_repr
 
@@ -156,7 +198,7 @@ def record_ids(spec: SiloFile) -> list[str]:
 
 
 def silo_records(spec: SiloFile) -> SiloRecords:
-    """Load the training records of a silo."""
+    """Load the records of a silo: those to train on, and those that are held out if it answers evaluations."""
     if spec.data.table is not None:
         return _of_table(spec, spec.data.table)
     return SiloRecords(*_data(spec))
@@ -164,13 +206,13 @@ def silo_records(spec: SiloFile) -> SiloRecords:
 
 def table_remarks(spec: SiloFile) -> list[str]:
     """How the cells of the silo's table were read, in sentences; for the steward only."""
-    survey = silo_records(spec).survey
-    remarks = [] if survey is None else survey.remarks()
+    table = silo_records(spec).table
+    remarks = [] if table is None else table.survey.remarks()
     return [f"{text}; {advice}" if advice else text for _, text, advice in remarks]
 
 
 def _of_table(spec: SiloFile, name: str) -> SiloRecords:
-    """Load the training records of the silo's table."""
+    """Load the records of the silo's table."""
     schema = _schema(spec)
     if schema.record is None and spec.simulation is None:
         raise InputError(
@@ -182,9 +224,10 @@ def _of_table(spec: SiloFile, name: str) -> SiloRecords:
         encoded = schema.encode(read_table(path))
     except InputError as error:
         raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
-    train = encoded.take(~encoded.is_test)
-    subjects = None if train.subjects is None else train.subjects.tolist()
-    return SiloRecords(table_records(train), train.ids.tolist(), subjects, schema.fingerprint, train.survey)
+    held_out = None if spec.requests.evaluation is None else encoded.is_test
+    held = encoded.take(~encoded.is_test) if held_out is None else encoded
+    subjects = None if held.subjects is None else held.subjects.tolist()
+    return SiloRecords(table_records(held), held.ids.tolist(), subjects, schema.fingerprint, held, held_out)
 
 
 def _schema(spec: SiloFile) -> TableSchema:

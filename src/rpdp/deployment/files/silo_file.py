@@ -11,6 +11,9 @@ factory = "hospital:load"                or table = "north.csv" and schema = "sc
 [models.risk]                            a model that may be trained here; code never comes from a server
 model = "hospital:make_model"
 loss = "hospital:loss"                   or task = "breast_cancer", or network = "linear" for a table
+[requests]                               optional: what it answers besides training, from its table
+statistics = ["age", "sex"]              columns that statistics may use, or "all"
+evaluation = "risk"                      the model that may be evaluated on held-out records
 [policy]                                 the silo's limits; those of the recipe have defaults
 max_rounds = 15
 max_share_per_run = 0.1                  of every lifetime budget; a new run needs it
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from rpdp.planning import Purpose
 
 READY = "ready"
+ALL_COLUMNS = "all"
 
 MOST_CONCURRENT_RUNS = 64
 """The agent keeps the plan of every unfinished run in memory."""
@@ -151,6 +155,25 @@ class ModelSection:
             raise InputError(f'hidden={list(self.hidden)} needs network = "mlp"')
 
 
+def _columns(name: str, value: object) -> tuple[str, ...]:
+    """Names of columns, or "all"."""
+    return (ALL_COLUMNS,) if value == ALL_COLUMNS else list_of(text)(name, value)
+
+
+@dataclass(frozen=True)
+class RequestSection:
+    """`[requests]`: what the silo answers besides training, from its table. Without the section nothing.
+
+    Attributes:
+        statistics: The columns that statistics may use, or "all".
+        evaluation: The name of the model that may be evaluated on held-out records: the test records of the schema's
+            split. They then need budgets and accounts like all others, and are never trained on.
+    """
+
+    statistics: tuple[str, ...] | None = setting(_columns, None)
+    evaluation: str | None = setting(text, None)
+
+
 @dataclass(frozen=True)
 class LimitSection:
     """`[policy]`: the silo's limits, and when its answers leave. Limits of the training recipe have defaults.
@@ -170,6 +193,7 @@ class LimitSection:
         max_momentum: The largest momentum.
         min_micro_batch: The smallest micro-batch.
         max_proximal: The largest strength of FedProx.
+        max_cells: The largest number of cells of a request.
     """
 
     max_rounds: int = setting(require_count, meaning="the largest T this silo agrees to")
@@ -200,6 +224,7 @@ class LimitSection:
     max_momentum: float = setting(partial(require_least, least=0.0), 0.99)
     min_micro_batch: int = setting(require_count, 256)
     max_proximal: float = setting(partial(require_least, least=0.0), 10.0)
+    max_cells: int = setting(require_count, 100_000)
 
     def __post_init__(self) -> None:
         if isinstance(self.release_after, str):
@@ -221,7 +246,7 @@ class SimulationSection:
 
 
 _SECTIONS: dict[str, type[Any]] = {"silo": SiloSection, "data": DataSection, "policy": LimitSection}
-_KNOWN = [*_SECTIONS, "models", "simulation"]
+_KNOWN = [*_SECTIONS, "models", "requests", "simulation"]
 
 
 @dataclass(frozen=True)
@@ -234,6 +259,7 @@ class SiloFile:
     policy: LimitSection
     models: Mapping[str, ModelSection]
     simulation: SimulationSection | None
+    requests: RequestSection = RequestSection()
 
     @classmethod
     def read(cls, path: str | Path) -> SiloFile:
@@ -268,7 +294,14 @@ class SiloFile:
                     f"models.{name}.network={each.network!r} is for a table: give data.table and data.schema"
                 )
         seeded = None if simulation is None else read_section(SimulationSection, "simulation", simulation)
-        return cls(path, **parts, models=allowed, simulation=seeded)
+        requests = read_section(RequestSection, "requests", values.get("requests", {}))
+        if requests != RequestSection() and parts["data"].table is None:
+            raise InputError("[requests] is for a table: give data.table and data.schema, or leave the section out")
+        if requests.evaluation is not None and requests.evaluation not in allowed:
+            raise InputError(
+                f"requests.evaluation={requests.evaluation!r} must be one of the models: {', '.join(allowed)}"
+            )
+        return cls(path, **parts, models=allowed, simulation=seeded, requests=requests)
 
     @property
     def directory(self) -> Path:

@@ -1,0 +1,197 @@
+"""The error of a mean with personal budgets, against other ways to ask for it: RMSE on the same data and budgets.
+
+| way | what it does |
+|---|---|
+| everyone | `rpdp.statistics`, a floor that every record is above; the sum divided by a known number of records |
+| everyone, unknown number | the same as a ratio of two noisy sums |
+| representative | `rpdp.statistics`, personal weights |
+| OpenDP, Gaussian or Laplace | noise by OpenDP for everybody at the smallest ε; the sum divided by the known number |
+| Poisson | every record is drawn with its own probability and weighted by the inverse (Horvitz–Thompson) |
+| threshold | the records above the best level alone, at that level's noise, number unknown |
+
+Values do not depend on budgets: every repetition draws anew who has which. One release, (ε, δ) with δ = 1e-5, and whole
+budgets. Without OpenDP (`pip install opendp`) its place is taken by the analytic Gaussian at the smallest ε.
+`--markdown` prints the table of docs/explanation/statistics.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rpdp import PrivacyCurve, Schedule
+from rpdp.budgets.distributions import PAPER
+from rpdp.statistics import (
+    Columns,
+    ColumnSource,
+    DeclaredRecords,
+    Inquiry,
+    Mean,
+    NumberRange,
+    RequestTerms,
+    choose_noise,
+)
+from rpdp.statistics.inquiry import noise_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from benchmarks._harness import Benchmark
+else:
+    from _harness import Benchmark
+
+DELTA = 1e-5
+RANGE = NumberRange(-1.0, 1.0)
+TERMS = RequestTerms(DELTA)
+MEAN = Mean("x", RANGE)
+SIZES = (300, 10_000)
+_POISSON_NOISE = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+_CHUNK = 100
+
+
+def values_of(count: int) -> NDArray[np.float64]:
+    """Values like ages in their range: a mean off the middle, a deviation of a third."""
+    return np.clip(np.random.default_rng(5).normal(0.2, 0.33, count), -1.0, 1.0)
+
+
+def rmse(errors: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def permuted(rng: np.random.Generator, one: NDArray[np.float64], repetitions: int) -> list[NDArray[np.float64]]:
+    """Chunks of rows, each of which gives the records another order."""
+    sizes = [min(_CHUNK, repetitions - start) for start in range(0, repetitions, _CHUNK)]
+    return [rng.permuted(np.tile(one, (size, 1)), axis=1) for size in sizes]
+
+
+def by_rpdp(
+    estimator: str, values: NDArray[np.float64], budgets: NDArray[np.float64], repetitions: int
+) -> NDArray[np.float64]:
+    """Errors of the mean as `rpdp.statistics` estimates it, as a ratio."""
+    rng = np.random.default_rng(11)
+    inquiry = Inquiry((MEAN,), estimator)  # type: ignore[arg-type]
+    choice = choose_noise(inquiry, DeclaredRecords(budgets, len(values)), TERMS)
+    levels, places = np.unique(budgets, return_inverse=True)
+    weights = TERMS.weights(inquiry.request, choice.noise_multiplier, levels)[places]
+    columns = Columns.of_arrays({"x": values}, ranges={"x": (-1.0, 1.0)})
+    matrix = ColumnSource(columns).cells(inquiry.request, None, np.arange(len(values))).value
+    exact = np.concatenate([each @ matrix for each in permuted(rng, weights, repetitions)])
+    deviation = choice.noise_multiplier * inquiry.request.norm
+    cells = exact + deviation * rng.standard_normal(exact.shape)
+    noise = noise_of(deviation, 0.95, inquiry.estimator)
+    return np.asarray(inquiry.intervals(cells, noise)[0].value[:, 0] - values.mean())
+
+
+def by_everyone(values: NDArray[np.float64], budgets: NDArray[np.float64], repetitions: int) -> NDArray[np.float64]:
+    """Errors of the noisy sum over all records, divided by their number."""
+    noise = float(TERMS.noise_for_weight_1(np.array([budgets.min()]))[0])
+    return np.asarray(noise * np.random.default_rng(12).standard_normal(repetitions) / len(values))
+
+
+def by_opendp(epsilon: float, repetitions: int, kind: str) -> tuple[NDArray[np.float64], str]:
+    """Noise of a sum of sensitivity 1 at this ε, and who made it."""
+    try:
+        dp: Any = import_module("opendp.prelude")
+    except ImportError:
+        noise = float(TERMS.noise_for_weight_1(np.array([epsilon]))[0])
+        return noise * np.random.default_rng(13).standard_normal(repetitions), "analytic Gaussian (no OpenDP here)"
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+    if kind == "Laplace":
+        made = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=1.0 / epsilon)
+        assert float(made.map(1.0)) <= epsilon * (1.0 + 1e-9)
+    else:
+
+        def gaussian(scale: float):  # type: ignore[no-untyped-def]
+            return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+
+        def spent(scale: float) -> float:
+            priced: Any = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(gaussian(scale)), DELTA)
+            return float(priced.map(1.0)[0])
+
+        made = gaussian(dp.binary_search(lambda scale: spent(scale) <= epsilon, bounds=(0.1, 1e5)))
+    return np.asarray(made([0.0] * repetitions)), f"OpenDP, {kind}"
+
+
+def by_poisson(values: NDArray[np.float64], budgets: NDArray[np.float64]) -> float:
+    """The RMSE of the best noise: x/q of those drawn. The record that is drawn least decides the sensitivity."""
+    levels, places = np.unique(np.quantile(budgets, np.linspace(0, 1, 101)), return_inverse=True)
+    found = []
+    for noise in _POISSON_NOISE:
+        curve = PrivacyCurve(Schedule(1, 1, participation=1.0), noise_multiplier=noise, delta=DELTA)
+        q = np.asarray(curve.sampling_probability(levels))
+        if q.min() <= 0.0:
+            continue
+        spread = np.mean(1.0 / q[places] - 1.0) * np.mean(values**2) * len(values)
+        found.append(float(np.sqrt(spread + (noise / q.min()) ** 2)) / len(values))
+    return min(found)
+
+
+def by_threshold(values: NDArray[np.float64], budgets: NDArray[np.float64], repetitions: int) -> float:
+    """The RMSE of the best level: a ratio of noisy sums over the records above it."""
+    rng, found = np.random.default_rng(15), []
+    for level in np.unique(np.quantile(budgets, np.linspace(0.0, 0.95, 20))):
+        inquiry = Inquiry((MEAN,), "everyone")
+        noise = float(TERMS.noise_for_weight_1(np.array([level]))[0])
+        columns = Columns.of_arrays({"x": values}, ranges={"x": (-1.0, 1.0)})
+        matrix = ColumnSource(columns).cells(inquiry.request, None, np.arange(len(values))).value
+        taken = (budgets >= level).astype(float)
+        exact = np.concatenate([each @ matrix for each in permuted(rng, taken, min(repetitions, 500))])
+        cells = exact + noise * rng.standard_normal(exact.shape)
+        found.append(rmse(inquiry.intervals(cells, noise_of(noise, 0.95, "everyone"))[0].value[:, 0] - values.mean()))
+    return min(found)
+
+
+def errors_of(name: str, count: int, repetitions: int) -> dict[str, float]:
+    """The RMSE of every way for a distribution and a number of records."""
+    values, budgets = values_of(count), PAPER[name].sample(count, 1)
+    least = float(budgets.min())
+    found = {
+        "everyone": rmse(by_everyone(values, budgets, repetitions)),
+        "everyone, unknown number": rmse(by_rpdp("everyone", values, budgets, repetitions)),
+        "representative": rmse(by_rpdp("representative", values, budgets, repetitions)),
+    }
+    for kind in ("Gaussian", "Laplace"):
+        noise, made_by = by_opendp(least, repetitions, kind)
+        found[made_by] = rmse(noise / count)
+    found["Poisson, Horvitz–Thompson"] = by_poisson(values, budgets)
+    found["threshold, best level"] = by_threshold(values, budgets, repetitions)
+    return found
+
+
+def main() -> None:
+    arguments = [each for each in sys.argv[1:] if each != "--markdown"]
+    bench = Benchmark("RMSE of a mean in [−1, 1] with personal budgets", arguments)
+    repetitions = 1000 if bench.quick else 10_000
+    tables: dict[tuple[str, int], dict[str, float]] = {}
+    for name in PAPER:
+        for count in SIZES:
+            found = tables[name, count] = errors_of(name, count, repetitions if count < 1000 else repetitions * 2 // 5)
+            laplace = found.get("OpenDP, Laplace")
+            unbiased = [error for way, error in found.items() if way.startswith(("OpenDP, G", "analytic", "Poisson"))]
+            context = ", ".join(f"{way} {error:.4f}" for way, error in found.items())
+            bench.record(f"everyone_{name}_{count}", found["everyone"] / min(unbiased), goal=1.02, context=context)
+            if laplace is not None:
+                bench.record(f"laplace_{name}_{count}", found["everyone"] / laplace, context="everyone against Laplace")
+            both = found["representative"] / found["everyone, unknown number"]
+            goal = 1 / 1.5 if (name, count) == ("ThreeLevels", 300) else 1.02
+            bench.record(f"representative_{name}_{count}", both, goal=goal, context="against everyone, both as ratios")
+    if len(arguments) < len(sys.argv) - 1:
+        show(tables)
+    bench.finish()
+
+
+def show(tables: dict[tuple[str, int], dict[str, float]]) -> None:
+    """The table as Markdown."""
+    ways = list(next(iter(tables.values())))
+    print("| budgets | records | " + " | ".join(ways) + " |")
+    print("|---|---|" + "---|" * len(ways))
+    for (name, count), found in tables.items():
+        print(f"| {name} | {count:,} | " + " | ".join(f"{found[way]:.4f}" for way in ways) + " |")
+
+
+if __name__ == "__main__":
+    main()

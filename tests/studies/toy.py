@@ -35,6 +35,13 @@ def two():
     return {name: held for name, held in data().items() if name != "c"}
 
 
+def with_test_ids():
+    return {
+        name: (train, ids, Records(test.inputs, test.targets, [f"{name}-{40 + row}" for row in range(len(test))]))
+        for name, (train, ids, test) in two().items()
+    }
+
+
 def with_nan():
     silos = data()
     silos["b"][0].inputs[0][3, 1] = float("nan")

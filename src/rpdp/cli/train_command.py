@@ -154,9 +154,11 @@ def _files(directory: Path) -> dict[str, str]:
 
 def _facts(trained: TrainedRun) -> dict[str, Any]:
     """The JSON output. For a real run it has two parts: what is public, and what stays with the data stewards."""
+    from rpdp.studies.private_evaluation import read_evaluation
     from rpdp.studies.run_directory import summary
 
-    public = {**summary(trained.result), "was_finished": trained.was_finished}
+    evaluated = {"private_evaluation": read_evaluation(trained.directory)}
+    public = {**summary(trained.result), **evaluated, "was_finished": trained.was_finished}
     files = _files(trained.directory)
     if trained.result.is_simulation:
         return {**public, "files": files}
@@ -170,6 +172,7 @@ def _facts(trained: TrainedRun) -> dict[str, Any]:
 
 def _show(trained: TrainedRun) -> None:
     from rpdp.metrics import number, title_of
+    from rpdp.studies.private_evaluation import evaluation_lines, read_evaluation
 
     result = trained.result
     if trained.was_finished:
@@ -190,6 +193,9 @@ def _show(trained: TrainedRun) -> None:
     print_table(title, ["silo", "rounds joined", *[f"test {title_of(metric)}" for metric in metrics]], rows)
     if score is not None:
         _show_score(score)
+    evaluated = read_evaluation(trained.directory)
+    for line in [] if evaluated is None else evaluation_lines(evaluated):
+        say(line)
     over = sum(view.overdrawn for view in result.silos.values())
     records = sum(len(view.plan) for view in result.silos.values())
     say(f"{over:,} of {records:,} records over budget · δ = {result.public.delta:g} · {result.seconds:.1f} s")

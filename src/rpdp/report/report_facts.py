@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ class ReportFacts:
         notes: What the promise does not cover, beyond the notes of the public plan: how the data was prepared, ….
         promises: By method, what it promises, in a sentence.
         features: The features of a table by its public schema: the name of each, and what its values mean.
+        evaluation: The private evaluation of the final model, as `evaluation.json` of a run has it; None without one.
         outlook: What the ledgers had left before a real run held anything, a line each. Silo edition only.
     """
 
@@ -26,5 +27,6 @@ class ReportFacts:
     budgets: str | None = None
     notes: Sequence[str] = ()
     promises: Mapping[str, str] = field(default_factory=dict)
+    evaluation: Mapping[str, Any] | None = None
     outlook: Sequence[str] = ()
     features: Sequence[tuple[str, str]] = ()

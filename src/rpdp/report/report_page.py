@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rpdp.errors import InputError
 from rpdp.metrics import title_of
 from rpdp.private_files import OWNER_ONLY
+from rpdp.report.evaluation_figures import evaluation_cards, evaluation_table
 from rpdp.report.promise import promise_values
 from rpdp.report.record_figures import record_cards
 from rpdp.report.rendering import ANYBODY, write_html
@@ -80,7 +81,15 @@ def _values(report: ReportRuns) -> dict[str, Any]:
         "curve": curve_card(public) if not records and report.is_protected else None,
         "silos": silos_table(report),
         "features": features_table(report),
+        **_evaluation(report.facts.evaluation),
     }
+
+
+def _evaluation(facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What was measured privately, or why nothing was."""
+    if facts is None or facts["not_evaluated"] is not None:
+        return {"evaluation": None, "evaluation_cards": [], "not_evaluated": facts and facts["not_evaluated"]}
+    return {"evaluation": evaluation_table(facts), "evaluation_cards": evaluation_cards(facts), "not_evaluated": None}
 
 
 def _numbers(report: ReportRuns) -> list[tuple[str, str]]:

@@ -63,6 +63,11 @@ class ModelCells:
     def __len__(self) -> int:
         return len(self._records)
 
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of the model per record."""
+        return self._columns
+
     def _probe(self) -> tuple[Records, int]:
         """A block of made-up records that the model takes, and the number of outputs per record."""
         for made in synthetic_variants(self._records, BLOCK):

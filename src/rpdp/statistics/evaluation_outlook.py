@@ -15,13 +15,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from rpdp.accounting.noise_limits import SMALLEST_NOISE
+from rpdp.accounting.noise_limits import LARGEST_NOISE
 from rpdp.checks import require_count, require_fraction
 from rpdp.errors import InputError
-from rpdp.planning.allowances import Allowances
-from rpdp.planning.assignment import assign_allowed
+from rpdp.planning import noise_for_weight_1
 from rpdp.planning.public_plan import PublicPlan
 from rpdp.planning.request import Request
 from rpdp.statistics.estimate import LEVEL
@@ -130,33 +128,14 @@ def plan_evaluation(
     plan = PublicPlan.of_request(
         request, noise_multiplier=1.0, delta=delta, purpose="evaluation", rounds=rounds, **settings
     )
-    needed = needed_noise(plan, budgets)
-    payable = needed[np.isfinite(needed)]
+    needed = noise_for_weight_1(plan, budgets)
+    payable = needed[needed <= LARGEST_NOISE]
     if payable.size == 0:
         raise InputError("no declared budget pays for any evaluation; give it a larger share")
     candidates = np.unique(np.quantile(payable, np.linspace(0.0, 1.0, _CANDIDATES), method="higher"))
     outlooks = [_outlook(replace(plan, noise_multiplier=float(one)), needed, measure, test) for one in candidates]
     # Where no interval says anything, the one that is nearest to saying something: the least noise for a mean weight.
     return min(outlooks, key=lambda one: (one.half_width, one.public.noise_multiplier / max(one.mean_weight, 1e-12)))
-
-
-def needed_noise(public: PublicPlan, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each declared budget the least s at which its record has weight 1; infinite if none is enough.
-
-    With the smallest noise of all, weights are far below 1, and the inverse of a weight says what its record needs.
-    """
-    assert public.request is not None
-    personal = replace(
-        public, noise_multiplier=SMALLEST_NOISE, request=replace(public.request, estimator="representative")
-    )
-    rows = pa.chunked_array([pa.array([str(row) for row in range(budgets.size)], pa.string())])
-    weights = assign_allowed(personal, rows, Allowances.of_new_accounts(personal, budgets)).q
-    with np.errstate(divide="ignore"):
-        return np.asarray(SMALLEST_NOISE / weights * _UPWARDS)
-
-
-_UPWARDS = 1.0 + 1e-6
-"""Weights are found to a tolerance. A noise chosen a little larger is paid for by all records of that budget."""
 
 
 def _outlook(

@@ -18,7 +18,9 @@ from rpdp.federation import Policy, Silo, UnprotectedSilo, model_fingerprint
 from rpdp.ledger import MemoryAccount
 from rpdp.methods import method_named
 from rpdp.planning import PublicPlan, assign_allowed
+from rpdp.statistics import ModelCells
 from rpdp.studies.differentiable import require_differentiable
+from rpdp.studies.private_evaluation import plan_private_evaluation
 from rpdp.studies.real_run import own_limits
 from rpdp.studies.study_budgets import declared, load_budgets
 from rpdp.studies.study_data import Source, load_source, make_evaluation, make_model
@@ -27,6 +29,7 @@ from rpdp.training import require_private, require_value_independent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from torch import nn
 
     from rpdp.budgets import BudgetTable
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
     from rpdp.ledger import Ledger
     from rpdp.methods import Method
     from rpdp.planning import Planner, SiloPlan
+    from rpdp.planning.allowances import Allowances
+    from rpdp.statistics import EvaluationOutlook
+    from rpdp.studies.study_data import SiloSource
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
 TUNED = "not covered: learning rate and clip norm were chosen by results on the silos' own test records"
@@ -58,6 +64,7 @@ class PreparedRun:
         silos: The silos, ready to admit the plan.
         public: The public plan.
         evaluation: Test records and metrics, if there are any.
+        private_evaluation: The plan of the private evaluation, and what it would find out, if the file asks for one.
     """
 
     spec: StudyFile
@@ -68,6 +75,7 @@ class PreparedRun:
     silos: list[Silo]
     public: PublicPlan
     evaluation: Evaluation | None
+    private_evaluation: EvaluationOutlook | None = None
 
     @cached_property
     def plans(self) -> Mapping[str, SiloPlan]:
@@ -89,7 +97,8 @@ def build(
     """
     start = 0 if seed is None else seed
     source = load_source(spec, start)
-    budgets = load_budgets(spec, source.silos, start)
+    enrolled = _enrolled(spec, source)
+    budgets = load_budgets(spec, enrolled, start)
     model = make_model(spec, start)
     tests = {} if ledgers is not None else {name: held.test for name, held in source.silos.items()}
     is_tested = any(map(len, tests.values()))
@@ -102,11 +111,27 @@ def build(
     public = method.public(base if remark is None else base.with_note(remark), known, settings.level)
     everyone = np.concatenate([table.per_record().epsilon for table in budgets.values()])
     planner = method.planner(everyone, known, settings.level)
-    silos = _silos(spec, source, budgets, _silo_class(method), public, planner, ledgers or {}, device)
+    measuring = _measuring(spec, enrolled, model)
+    silos = _silos(spec, enrolled, budgets, _silo_class(method), public, planner, ledgers or {}, device, measuring)
     require_private(model)
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
     evaluation = make_evaluation(spec, tests).checked(model) if is_tested else None
-    return PreparedRun(spec, settings, seed, source, model, silos, public, evaluation)
+    private = plan_private_evaluation(spec, public, measuring) if measuring and method.is_protected else None
+    return PreparedRun(spec, settings, seed, source, model, silos, public, evaluation, private)
+
+
+def _enrolled(spec: StudyFile, source: Source) -> Mapping[str, SiloSource]:
+    """The records that have budgets: those for training, and with private evaluation those for testing, too."""
+    if spec.evaluation.share is None:
+        return source.silos
+    return {name: held.with_held_out() for name, held in source.silos.items()}
+
+
+def _measuring(spec: StudyFile, enrolled: Mapping[str, SiloSource], model: nn.Module) -> dict[str, ModelCells]:
+    """Every silo's own code for private evaluation; nothing if the file does not ask for it."""
+    if spec.evaluation.share is None:
+        return {}
+    return {name: ModelCells(held.train, model) for name, held in enrolled.items()}
 
 
 def _value_notes(model: nn.Module, source: Source) -> list[str]:
@@ -185,13 +210,14 @@ def _method(spec: StudyFile, name: str) -> Method:
 
 def _silos(
     spec: StudyFile,
-    source: Source,
+    enrolled: Mapping[str, SiloSource],
     budgets: Mapping[str, BudgetTable],
     kind: type[Silo],
     public: PublicPlan,
     planner: Planner,
     ledgers: Mapping[str, Ledger],
     device: str,
+    measuring: Mapping[str, ModelCells],
 ) -> list[Silo]:
     return [
         kind(
@@ -200,12 +226,23 @@ def _silos(
             budgets[name],
             policy=policy_of(spec, public, own_limits(spec, name, ledgers[name]) if ledgers else None),
             account=ledgers[name] if ledgers else simulated_account(public, len(held.train)),
-            planner=planner,
+            planner=_for_requests(planner) if measuring else planner,
             schema_fingerprint=spec.schema_fingerprint,
             device=device,
+            measured={"evaluation": measuring[name]} if measuring else None,
+            held_out=held.held_out,
         )
-        for name, held in source.silos.items()
+        for name, held in enrolled.items()
     ]
+
+
+def _for_requests(planner: Planner) -> Planner:
+    """The planner of a method for training; requests have weights, whose prices are exact, by every method."""
+
+    def chosen(public: PublicPlan, ids: pa.ChunkedArray, allowed: Allowances) -> SiloPlan:
+        return (planner if public.request is None else assign_allowed)(public, ids, allowed)
+
+    return chosen
 
 
 def _silo_class(method: Method) -> type[Silo]:
@@ -228,4 +265,5 @@ def policy_of(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any] | None
     given = {name: value for name, value in vars(spec.policy).items() if value is not None}
     if own is not None:  # nobody but the silo itself allows a run to take a share
         given |= {"max_share_per_run": None, **own}
-    return replace(Policy.of(public), **given)
+    runs = 2 if own is None and spec.evaluation.share is not None else 1  # of a simulation, also its evaluation
+    return replace(Policy.of(public), **{"max_runs": runs, **given})

@@ -11,6 +11,7 @@ from rpdp.errors import InputError, RpdpError
 from rpdp.ledger.store.holds import uncovered_note
 from rpdp.methods import METHODS
 from rpdp.report import ReportFacts, write_report
+from rpdp.studies.private_evaluation import read_evaluation
 from rpdp.studies.run_directory import RESULT, read_outlooks, read_result, study_file_in
 from rpdp.studies.study_file import StudyFile
 
@@ -46,7 +47,7 @@ def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sec
 
 def _facts_in(directory: str | Path, spec: StudyFile) -> ReportFacts:
     """Return the facts of a run, with what its ledgers had left for it; the edition to share drops that."""
-    return replace(facts_of(spec), outlook=read_outlooks(directory))
+    return replace(facts_of(spec), outlook=read_outlooks(directory), evaluation=read_evaluation(directory))
 
 
 def facts_of(spec: StudyFile) -> ReportFacts:

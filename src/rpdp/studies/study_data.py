@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,8 @@ from rpdp.training import Records
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from rpdp.studies.study_file import StudyFile
     from rpdp.tables import EncodedTable
@@ -49,8 +51,24 @@ class SiloSource:
     test: Records
     subjects: list[str] | None = None
     survey: TableSurvey | None = None
+    test_ids: list[str] | None = None
+    test_subjects: list[str] | None = None
+    held_out: NDArray[np.bool_] | None = None
 
     __repr__ = counts_repr
+
+    def with_held_out(self) -> SiloSource:
+        """The same silo with its test records enrolled after the others, for private evaluation."""
+        if self.test_ids is None:
+            raise InputError(
+                "evaluation.share: test records need ids to have budgets, and these have none; use a [table] with a "
+                "split, or give the test records ids (Records.of(…, ids=…))"
+            )
+        inputs = zip(self.train.inputs, self.test.inputs, strict=True)
+        both = Records(tuple(torch.cat(pair) for pair in inputs), torch.cat([self.train.targets, self.test.targets]))
+        subjects = None if self.subjects is None else [*self.subjects, *(self.test_subjects or ())]
+        held_out = np.arange(len(both)) >= len(self.train)
+        return replace(self, train=both, ids=[*self.ids, *self.test_ids], subjects=subjects, held_out=held_out)
 
 
 @dataclass(frozen=True)
@@ -148,13 +166,15 @@ def own_metric(reference: str, directory: Path) -> Metric:
 
 
 def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:
-    return SiloSource(records_of(train), train.record_ids.tolist(), records_of(test))
+    ids = [part.record_ids.tolist() for part in (train, test)]
+    return SiloSource(records_of(train), ids[0], records_of(test), test_ids=ids[1])
 
 
 def _of_table(table: EncodedTable) -> SiloSource:
     train, test = table.take(~table.is_test), table.take(table.is_test)
-    subjects = None if train.subjects is None else train.subjects.tolist()
-    return SiloSource(table_records(train), train.ids.tolist(), table_records(test), subjects, table.survey)
+    subjects = [None if part.subjects is None else part.subjects.tolist() for part in (train, test)]
+    parts = table_records(train), train.ids.tolist(), table_records(test), subjects[0], table.survey
+    return SiloSource(*parts, test_ids=test.ids.tolist(), test_subjects=subjects[1])
 
 
 def table_records(table: EncodedTable) -> Records:
@@ -181,7 +201,8 @@ def _of_mapping(reference: str, given: object) -> dict[str, SiloSource]:
         train, ids, test = held
         if not isinstance(train, Records) or not isinstance(test, Records):
             raise InputError(f"{reference}(): silo {silo!r} must have rpdp.training.Records for training and test")
-        silos[str(silo)] = SiloSource(train, [str(one) for one in ids], test)
+        test_ids = None if test.ids is None else [str(one) for one in test.ids]
+        silos[str(silo)] = SiloSource(train, [str(one) for one in ids], test, test_ids=test_ids)
     return silos
 
 

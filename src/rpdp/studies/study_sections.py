@@ -17,6 +17,7 @@ from rpdp.errors import InputError
 from rpdp.methods import METHODS
 from rpdp.metrics import metric_named
 from rpdp.planning import BACKBONES, ESTIMATORS, OPTIMISERS, PURPOSES, Purpose
+from rpdp.planning.request import REQUEST_ESTIMATORS, RequestEstimator
 from rpdp.setting_fields import either, flag, list_of, one_of, plain_name, setting, table_of, text
 
 if TYPE_CHECKING:
@@ -227,13 +228,36 @@ def metric(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """`[evaluation]`: what is measured on the silos' test records, in simulations only.
+    """`[evaluation]`: what is measured on the silos' test records: openly in simulations; with a share, privately.
+
+    With `share`, test records have budgets and accounts like all others. After the last round silos release noisy sums
+    over them, from which metrics with intervals are made.
 
     Attributes:
         metrics: Names of metrics, such as ["auc", "accuracy"], or "package.module:function"; the first one decides.
+        share: Of each test record's lifetime budget, for the private evaluation of the final model.
+        estimator: everyone (exact, for records whose budget pays for weight 1), or representative (all, if outputs do
+            not depend on budgets).
+        records: With share: the declared number of test records of a silo.
+        positives: The declared share of class 1, by default one half; it only serves to foresee intervals.
+        bound: For mae and rmse: larger errors count as this one. Declare it, do not look for it.
+        widest: Of the first metric: if half its interval would be longer than this, nothing is evaluated or spent.
     """
 
     metrics: tuple[str, ...] | None = setting(list_of(metric), None)
+    share: float | None = setting(require_fraction, None)
+    estimator: RequestEstimator = setting(one_of(*REQUEST_ESTIMATORS), "everyone")  # noqa: RUF009
+    records: int | None = setting(require_count, None)
+    positives: float = setting(require_fraction, 0.5)
+    bound: float | None = setting(require_positive, None)
+    widest: float = setting(require_positive, 0.1)
+
+    def __post_init__(self) -> None:
+        if (self.share is None) != (self.records is None):
+            raise InputError(
+                "evaluation.share and evaluation.records belong together: the share of budgets for private evaluation, "
+                "and the declared number of test records of a silo"
+            )
 
 
 @dataclass(frozen=True)

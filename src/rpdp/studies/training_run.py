@@ -20,6 +20,7 @@ from rpdp.federation.devices import require_device
 from rpdp.ledger.inspection.outlook import outlook_lines
 from rpdp.studies.building import build
 from rpdp.studies.execution import execute, real_run_errors, slow_kernel_remarks
+from rpdp.studies.private_evaluation import EVALUATION, evaluate_privately, require_evaluation, write_evaluation
 from rpdp.studies.real_run import heads_of, open_ledgers, run_id
 from rpdp.studies.run_directory import (
     MODEL,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from rpdp.studies.study_file import MethodSettings
 
 CHECKPOINT = "checkpoint"
-_OURS = (STUDY_FILE, SCHEMA_COPY, PLAN, ROUNDS, MODEL, RESULT, *EDITIONS.values(), SILOS, CHECKPOINT)
+_OURS = (STUDY_FILE, SCHEMA_COPY, PLAN, ROUNDS, MODEL, RESULT, EVALUATION, *EDITIONS.values(), SILOS, CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def train(
                 require_signal(found)
         else:
             built = build(spec, settings, seed, device=device)
+        require_evaluation(built, run, on_remark)
         if on_begin is not None:
             on_begin(built)
         recorder = _Recorder(directory, built, found, on_round)
@@ -147,6 +149,8 @@ def train(
                     heads=heads_of(spec),
                 )
         recorder.begin()
+        if built.private_evaluation is not None:
+            write_evaluation(directory, evaluate_privately(built, result, heads_of(spec)))
         write_result(result, built.model, directory)
     write_reports(result, directory, spec)
     shutil.rmtree(checkpoint, ignore_errors=True)

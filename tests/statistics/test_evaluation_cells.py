@@ -107,6 +107,17 @@ def test_cells_do_not_depend_on_which_records_are_asked_for() -> None:
         assert (some.value == whole.value[rows]).all()
 
 
+@pytest.mark.parametrize("count", [1, BLOCK - 1, BLOCK, 600])
+def test_the_model_gets_equally_many_records_whoever_is_there(count: int) -> None:
+    """The last bits of an output depend on how many there are: one more record could move the bins of others."""
+    sizes: list[int] = []
+    data, model = records(count), nn.Linear(2, 1)
+    source = ModelCells(data, model)
+    source._model.module.register_forward_hook(lambda _module, _inputs, outputs: sizes.append(len(outputs)))
+    source.cells(SCORES, values_of(model), np.arange(count))
+    assert sizes == [BLOCK] * -(-count // BLOCK)
+
+
 @pytest.mark.parametrize("bad", [13.0, float("nan")])
 def test_a_record_that_fails_is_as_wrong_as_possible_and_moves_no_other(bad: float) -> None:
     data = records()

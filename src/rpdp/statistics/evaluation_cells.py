@@ -2,7 +2,8 @@
 
 A record's cells depend on that record, the model and the request alone. Two things could break that, and are excluded.
 The last bits of an output depend on how many records the model gets at once, so the model always gets whole blocks of
-places in the silo's data, whichever of their records are asked for. And a record that makes the model raise must not
+places in the silo's data, whichever of their records are asked for, and made-up records at places that the data do
+not have. And a record that makes the model raise must not
 take its block with it: it is found, and replaced in a second run of the block by numbers that nobody's record holds.
 """
 
@@ -120,7 +121,7 @@ class ModelCells:
 
     def _outputs(self, start: int) -> Numbers:
         """The outputs of all records of a block; NaN for those that make the model raise."""
-        block = self._records.rows(start, start + BLOCK)
+        block = _filled(self._records.rows(start, start + BLOCK), self._stand_in)
         with suppress(Exception):  # user code may raise anything
             return self._forward(block)
         failing = self._failing(block, 0, len(block))
@@ -162,6 +163,15 @@ class ModelCells:
             group[named == level] = number
         known = (index != NO_CELL) & (group != NO_CELL)[:, None]
         return np.where(known, index + group[:, None] * measure.size, NO_CELL)
+
+
+def _filled(block: Records, stand_in: Records) -> Records:
+    """The block with other records behind its own, so that it always has `BLOCK`: else its last record would show."""
+    missing = stand_in.rows(len(block), BLOCK)
+    if len(missing) == 0:
+        return block
+    inputs = (torch.cat(both) for both in zip(block.inputs, missing.inputs, strict=True))
+    return Records(tuple(inputs), torch.cat([block.targets, missing.targets]))
 
 
 def _replaced(block: Records, stand_in: Records, places: Places) -> Records:

@@ -132,10 +132,10 @@ release_after = "ready"
         with ExitStack() as stack:
             specs = {name: federation.silo_file(name) for name in self.NAMES}
             agents = {name: stack.enter_context(open_agent(spec)) for name, spec in specs.items()}
-            files = {"checkpoint": federation.server / run, "heads": federation.server / "heads.json"}
-            settings = RoundSettings(deadline=20.0, patience=20.0)
-            asked = Coordinator(run, public, values, self.NAMES, Local(agents), settings, **files)
-            found = asked.release()
+            found = Coordinator(
+                run, public, values, self.NAMES, Local(agents), RoundSettings(deadline=20.0, patience=20.0),
+                checkpoint=federation.server / run, heads=federation.server / "heads.json",
+            ).release()  # fmt: skip
             assert all(agent.silo.account.verify().is_good for agent in agents.values())  # type: ignore[attr-defined]
         return NoisySums.of(public, found.by_silo)
 

@@ -86,7 +86,8 @@ def test_runs_of_all_purposes_verify_and_every_reader_understands_them(
             made = planned(ledger, plan)
             assert (made.q > 0.0).sum() >= 10
             ledger.reserve(purpose, made, None, Allowance(share=0.2, purpose=plan.purpose))
-            ledger.charge(purpose, 1, small.heads)
+            for number in range(1, plan.schedule.rounds + 1):
+                ledger.charge(purpose, number, small.heads)
             resumed = ledger.resume(purpose, persons().ids)
             np.testing.assert_array_equal(resumed.q, made.q)
         assert ledger.verify().findings == ()
@@ -95,6 +96,8 @@ def test_runs_of_all_purposes_verify_and_every_reader_understands_them(
         assert "Run statistics (statistics, " in text
         assert f"in each release with weight {weight:.4g}." in text
         assert "in each release with weight 1." in text
+        for run in ledger.explain("r3").runs[-2:]:
+            assert run.given_joined == pytest.approx(run.epsilon, rel=1e-9)  # all rounds, at the δ that was booked
         assert text.count("drawn into each local step with probability") == len(plans) - 2
         everyone = ledger.explain("r0").runs[-1]
         assert (everyone.q, everyone.epsilon) == (0.0, 0.0)

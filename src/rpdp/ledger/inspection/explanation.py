@@ -235,15 +235,17 @@ def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int, accou
     is_booked = number > 0 and not status.is_over
     q, active = float(classes.q[number]), int(classes.active[number])
     joined = sum(1 for round_number in status.joined if round_number <= active)
-    curve, budget = admission.public.curve, float(accounts.lifetime()[0][row])
-    cost = float(classes.cost[number])
+    public, budget = admission.public, float(accounts.lifetime()[0][row])
+    cost, delta = float(classes.cost[number]), float(classes.delta[number]) or public.delta
+    # Only weights have one price at every δ; a curve of training at an own δ would take seconds.
+    curve = public.curve if public.request is None else public.curve_at(delta)
     alone = cost if classes.order[number] == 0 else curve.epsilon(q)
     return RunExplanation(
         admission.run,
         admission.at,
         q,
         alone if is_booked else 0.0,
-        (float(classes.delta[number]) or admission.public.delta) if is_booked else 0.0,
+        delta if is_booked else 0.0,
         status.rounds,
         active,
         status.announced,
@@ -251,8 +253,8 @@ def _run(ledger: LedgerBase, admission: Admission, chunk: Chunk, row: int, accou
         curve.given(joined).epsilon(q) if is_booked else 0.0,
         status.state,
         cost / budget if is_booked and budget > 0.0 else 0.0,
-        admission.public.purpose,
-        admission.public.study,
+        public.purpose,
+        public.study,
         None if cancelled is None else _ended_by(cancelled),
         "" if cancelled is None else cancelled.reason,
     )

@@ -92,8 +92,9 @@ def main() -> None:
 
 def measured(train: Callable[[digits.Run, int], nn.Module], run: digits.Run, seed: int) -> float:
     """Train without a line for each epoch, and return the accuracy on the run's test records."""
+    few = digits.TensorDataset(*(values[:10] for values in run.test.tensors))
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
-        model = train(run, seed)
+        model = train(replace(run, test=few), seed)
     return digits.accuracy(model, run.test)
 
 

@@ -25,8 +25,10 @@ MOST_LINES = 6
 
 def difference() -> list[str]:
     """The lines of the two loops, each marked as new (+), gone (-) or the same."""
-    loops = [(EXAMPLE / f"{name}_loop.py").read_text(encoding="utf-8").splitlines() for name in ("opacus", "rpdp")]
-    return list(difflib.unified_diff(*loops, n=100, lineterm=""))[3:]
+    before, after = (
+        (EXAMPLE / f"{name}_loop.py").read_text(encoding="utf-8").splitlines() for name in ("opacus", "rpdp")
+    )
+    return list(difflib.unified_diff(before, after, n=100, lineterm=""))[3:]
 
 
 def test_the_port_writes_six_lines() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn.modules.loss import _Loss
+from torch import nn
 
 from rpdp.budgets import BudgetTable
 from rpdp.display import counts_repr
@@ -31,11 +31,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import ArrayLike, NDArray
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from rpdp.ledger import Ledger
     from rpdp.planning import PublicPlan, SiloPlan
     from rpdp.training import PerRecordLoss, Records
+
+_AVERAGING = (
+    nn.BCELoss,
+    nn.BCEWithLogitsLoss,
+    nn.CrossEntropyLoss,
+    nn.HuberLoss,
+    nn.L1Loss,
+    nn.MSELoss,
+    nn.NLLLoss,
+    nn.PoissonNLLLoss,
+    nn.SmoothL1Loss,
+)
+"""Losses whose mean over a batch is the mean of the losses of its records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,11 +298,10 @@ def record_loss(loss: PerRecordLoss) -> PerRecordLoss:
 
     Class weights stay refused: their mean is divided by the sum of the weights that were drawn.
     """
-    averages = isinstance(loss, _Loss) and loss.reduction == "mean" and getattr(loss, "weight", None) is None
-    if not averages:
+    if not isinstance(loss, _AVERAGING) or loss.reduction != "mean" or getattr(loss, "weight", None) is not None:
         return loss
     each = deepcopy(loss)
-    each.reduction = "none"  # type: ignore[attr-defined]
+    each.reduction = "none"
 
     def one_by_one(outputs: Tensor, targets: Tensor) -> Tensor:
         losses = each(outputs, targets)

@@ -89,6 +89,13 @@ def test_a_simulation_gives_numbers_with_intervals(rpdp: Command, study: Path, t
     assert "is not overwritten" in again.err
 
 
+def test_noise_comes_from_what_is_declared_and_not_from_the_tables(rpdp: Command, study: Path) -> None:
+    study.write_text(STUDY.replace("records_per_silo = 1000", "records_per_silo = 300"))
+    asked = ("statistics", study, "-c", "AGE", "--statistics", "mean", "--share", 0.5, "--json")
+    planned = rpdp(*asked, "--plan").json["representative"]
+    assert rpdp(*asked).json["noise_multiplier"] == planned[0]["noise_multiplier"]
+
+
 def test_groups_are_levels_or_silos(rpdp: Command, study: Path) -> None:
     by_sex = rpdp("statistics", study, "-c", "AGE,OUTCOME", "--by", "SEX", "--seed", 3, "--json").json
     assert "mean of AGE, SEX F" in [each["name"] for each in by_sex["estimates"]]
@@ -156,6 +163,7 @@ def test_a_real_run_is_charged_to_the_ledgers_and_shows_the_same_numbers_again(
     assert first["covered"] is True
     assert first["estimates"][0]["low"] <= 59.5 <= first["estimates"][0]["high"]
     assert rpdp(*asked).code == 2
+    assert rpdp("statistics", study, "-c", "AGE", "--seed", 1).code == 3  # seeded noise, and real records
     assert rpdp(*asked, "--resume", "--json").json["estimates"] == first["estimates"]
     assert "good" in rpdp("ledger", "verify", "north.db").out
     assert "statistics" in rpdp("ledger", "show", "north.db").out

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.statistics.coverage_table import LINEAR, Row, measured
-from tests.statistics.world import World, statistics
+from tests.statistics.world import World, simulated, statistics
 
 if TYPE_CHECKING:
     from rpdp.planning import RequestEstimator
@@ -83,3 +83,13 @@ def test_wrong_noise_is_noticed() -> None:
     bounds = inquiry.intervals(cells, noise_of(2.0, 0.95, "everyone"))[0]
     truth = true(world, world.takes_part)
     assert ((bounds.low <= truth) & (truth <= bounds.high)).mean() < 0.9
+
+
+def test_a_ratio_covers_where_its_divisor_is_uncertain() -> None:
+    """The divisor, 600 records, is known to ±87; an interval that took it as known would cover less."""
+    world = World.make(2000)
+    statistic, _ = statistics(None)["proportions"]
+    bounds = simulated(world, statistic, "everyone", 4 * RELEASES, noise_multiplier=50.0)
+    truth = float((world.of("type", world.takes_part) == "a").mean())
+    covered = (bounds.low[:, 0] <= truth) & (truth <= bounds.high[:, 0])
+    assert covered.mean() >= 0.938

@@ -75,6 +75,16 @@ def test_every_question_is_charged_and_together_they_take_no_more_than_there_is(
     assert np.allclose(left.amount[BUDGETS == 5.0], 4.0, atol=0.01)  # all pay the same price
 
 
+@pytest.mark.parametrize("estimator", ["everyone", "representative"])
+def test_noise_does_not_depend_on_real_budgets(estimator: RequestEstimator) -> None:
+    known = DeclaredRecords(ThreeLevels().sample(1000, 0), 2000)
+    noises = []
+    for real in (np.full(2000, 0.7), BUDGETS):
+        columns = PrivateColumns(WORLD.columns, real, known, RequestTerms(1e-3), estimator=estimator, seed=7)
+        noises.append(columns.planned(st.Mean("age", columns.columns.declared["age"])).noise_multiplier)
+    assert noises[0] == noises[1]
+
+
 def test_without_a_seed_a_production_ledger_is_needed() -> None:
     with pytest.raises(InputError, match="a real run needs run"):
         st.mean(private(seed=None), "age")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rpdp.ledger import Account
     from rpdp.planning import RequestEstimator
     from rpdp.statistics.columns import Columns
-    from rpdp.statistics.noise_choice import DeclaredRecords, RequestTerms
+    from rpdp.statistics.noise_choice import DeclaredRecords, NoiseChoice, RequestTerms
 
 MOST_RUNS = 1_000_000
 
@@ -98,6 +98,11 @@ class PrivateColumns:
     def __len__(self) -> int:
         return len(self.columns)
 
+    def planned(self, *statistics: Statistic) -> NoiseChoice:
+        """The noise of such a question and the intervals to expect, from what is declared; nothing is spent."""
+        inquiry = Inquiry(statistics, self.estimator)
+        return choose_noise(inquiry, self.known, self.terms, floor=self.floor, level=self.level)
+
     def ask(self, *statistics: Statistic, run: str = "") -> list[NoisyEstimate]:
         """Ask for several statistics at once, at one price.
 
@@ -106,8 +111,7 @@ class PrivateColumns:
             run: The id of a real run, by which the ledger knows it.
         """
         inquiry = Inquiry(statistics, self.estimator)
-        noise = choose_noise(inquiry, self.known, self.terms, floor=self.floor).noise_multiplier
-        public = self.terms.plan(inquiry.request, noise)
+        public = self.terms.plan(inquiry.request, self.planned(*statistics).noise_multiplier)
         policy = replace(Policy.of(public), max_runs=MOST_RUNS) if self._policy is None else self._policy
         silo = Silo(
             "here",
@@ -117,10 +121,12 @@ class PrivateColumns:
             account=self.account,
             measured={"statistics": ColumnSource(self.columns)},
         )
-        if not run and self._seed is not None:
+        # The noise of a simulation follows from seed and plan: a question that is repeated needs another seed.
+        seed = None if self._seed is None else self._seed * MOST_RUNS + self._asked
+        if not run and seed is not None:
             run = f"question-{self._asked + 1}"
         self._asked += 1
-        answers = ask(inquiry, public, [silo], seed=self._seed, run=run, heads=self._heads)
+        answers = ask(inquiry, public, [silo], seed=seed, run=run, heads=self._heads)
         return answers.estimates(level=self.level)
 
 

@@ -3,6 +3,7 @@
 from tests.mutants.catalogue.accounting import ACCOUNTING
 from tests.mutants.catalogue.accounts import ACCOUNTS
 from tests.mutants.catalogue.agent import AGENT
+from tests.mutants.catalogue.estimates import ESTIMATES
 from tests.mutants.catalogue.federation import FEDERATION
 from tests.mutants.catalogue.holds import HOLDS
 from tests.mutants.catalogue.ledger import LEDGER
@@ -32,6 +33,7 @@ CATALOGUE = (
     *OUTLOOK,
     *REQUEST_PRICES,
     *REQUESTS,
+    *ESTIMATES,
 )
 
 __all__ = ["CATALOGUE"]

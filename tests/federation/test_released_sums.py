@@ -79,6 +79,25 @@ class TestSimulation:
         assert np.isnan(found.sums[:2]).all()
         np.testing.assert_array_equal(found.sums[2], np.ones(5))
 
+    def test_sums_are_kept_in_a_file(self, tmp_path: Path) -> None:
+        found = simulated()
+        found.by_silo["south"][1] = np.nan
+        found.write(tmp_path / "sums.json")
+        read = ReleasedSums.read(tmp_path / "sums.json")
+        assert (read.run, read.public, read.seed) == (found.run, found.public, found.seed)
+        for name in NAMES:
+            np.testing.assert_array_equal(read.by_silo[name], found.by_silo[name])
+        text = (tmp_path / "sums.json").read_text(encoding="utf-8")
+        for broken in (
+            "{}",
+            "x",
+            text.replace("rpdp-sums/1", "rpdp-sums/9"),
+            text.replace('"south": [', '"south": [null, '),
+        ):
+            (tmp_path / "broken.json").write_text(broken, encoding="utf-8")
+            with pytest.raises(InputError, match="these are no released sums"):
+                ReleasedSums.read(tmp_path / "broken.json")
+
     def test_an_evaluation_announces_the_model(self) -> None:
         public = make_asked(2, purpose="evaluation")
         source = Bins(12)

@@ -167,6 +167,7 @@ def run(
 
 
 def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float, *, as_json: bool) -> None:
+    from rpdp.deployment.files.layout import SUMS
     from rpdp.deployment.flower.control import Control
     from rpdp.studies.run_directory import read_summary
 
@@ -178,6 +179,13 @@ def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float
         kind = PrivacyRefusal if _NOT_ADMITTED in status.details else RpdpError
         raise kind(f"run {run_id} {status.name}: {status.details or 'no reason given'}; its log is {log}")
     found = layout.server / "runs" / run_id
+    sums = found / SUMS
+    if sums.is_file():
+        if as_json:
+            print_json({"directory": str(found), "log": str(log), "sums": str(sums)})
+        else:
+            say(f"run {run_id}: what the silos released is in {sums}")
+        return
     summary = read_summary(found)
     if as_json:
         print_json({"directory": str(found), "log": str(log), **summary})

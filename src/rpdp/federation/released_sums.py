@@ -6,8 +6,11 @@ The same `Silo`, accounts and outbox as in training. What the numbers mean is fo
 from __future__ import annotations
 
 import copy
+import json
+import math
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,18 +23,19 @@ from rpdp.federation.in_process import require_distinct
 from rpdp.federation.production import all_or_none, ledgers_of
 from rpdp.federation.server import SumServer
 from rpdp.federation.workers import one_thread
+from rpdp.planning import PublicPlan
 from rpdp.sampling import Secure, Seeded
 from rpdp.training import FlatModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
     from rpdp.federation.silo import Silo
-    from rpdp.planning import PublicPlan
+
+FORMAT = "rpdp-sums/1"
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,38 @@ class ReleasedSums:
         """For each round, the standard deviation of the noise on a cell of `sums`: s·L·√(number of silos)."""
         std: NDArray[np.float64] = self.public.noise_multiplier * self.public.clip_norm * np.sqrt(self.answered)
         return std
+
+    def write(self, path: str | Path) -> None:
+        """Write a JSON file, as a whole or not at all. It is public."""
+        values = {
+            "format": FORMAT,
+            "run": self.run,
+            "plan": json.loads(self.public.to_json()),
+            "seed": self.seed,
+            "silos": {
+                name: [None if np.isnan(row[0]) else row.tolist() for row in self.by_silo[name]] for name in self.silos
+            },
+        }
+        fresh = Path(path).with_name(f".{Path(path).name}.new")
+        fresh.write_text(json.dumps(values, allow_nan=False) + "\n", encoding="utf-8")
+        fresh.replace(path)
+
+    @classmethod
+    def read(cls, path: str | Path) -> ReleasedSums:
+        """Read what `write` wrote."""
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            if values["format"] != FORMAT:
+                raise ValueError(f"its format is {values['format']!r}, not {FORMAT!r}")
+            public = PublicPlan.from_json(json.dumps(values["plan"]))
+            nothing = [math.nan] * (0 if public.request is None else public.request.size)
+            shape = (public.schedule.rounds, len(nothing))
+            by_silo = {name: np.array([row or nothing for row in rows]) for name, rows in values["silos"].items()}
+            if any(sums.shape != shape or sums.dtype != np.float64 for sums in by_silo.values()):
+                raise ValueError(f"its sums are not {shape[0]} rounds of {shape[1]} numbers")
+            return cls(values["run"], public, by_silo, values["seed"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: these are no released sums ({error})") from None
 
 
 def release_sums(

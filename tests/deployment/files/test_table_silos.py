@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import tomllib
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pytest
 import torch
 
 from rpdp.deployment.agent.opening import open_agent, silo_records, table_remarks
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
+from rpdp.deployment.flower import server_run
 from rpdp.deployment.trial import provide_trial_budgets
 from rpdp.errors import InputError
+from rpdp.federation import ReleasedSums
 from rpdp.federation.coordinator import Coordinator, RoundSettings
 from rpdp.planning import PublicPlan, Request
 from rpdp.statistics import (
+    Count,
     EvaluationMeasure,
     Inquiry,
     Mean,
@@ -30,6 +35,11 @@ from rpdp.tables import TableSchema
 from tests.deployment.agent.links import Local
 from tests.deployment.agent.scene import admission, reason, told
 from tests.studies.patients import CLASSES, REST, SCHEMA, table_study, write_hospitals
+
+if TYPE_CHECKING:
+    from flwr.serverapp import Grid
+
+    from rpdp.ledger import Ledger
 
 FILES = 'files = { north = "north.csv", south = "south.csv" }'
 
@@ -168,6 +178,42 @@ release_after = "ready"
         tested = self.ask(federation, evaluated, "tested", torch.zeros(held.records.inputs[0].shape[1] + 1))
         score = evaluate(tested)[0]
         assert 0.0 <= score.first.value <= 1.0
+
+    def test_the_server_app_runs_three_purposes(self, federation: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Statistics, training, and an evaluation of what was trained; a finished run is left alone."""
+        trained = PublicPlan.read(federation.server / "plan.json")
+        fingerprint = {"model_fingerprint": trained.model_fingerprint}
+        measure = EvaluationMeasure.for_metrics(["accuracy"], classes=2)
+        count, scores = (Request("everyone", (spec,)) for spec in (Count().measure("everyone").spec, measure.spec()))
+        self.plan(federation, count, purpose="statistics").write(federation.server / "count.json")
+        self.plan(federation, scores, purpose="evaluation", **fingerprint).write(federation.server / "scores.json")
+        config = tomllib.loads((federation.app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+        runs: dict[str, dict[str, str]] = {
+            "counted": {"plan": "count.json"},
+            "trained": {},
+            "tested": {"plan": "scores.json", "evaluate": "trained"},
+        }
+        with ExitStack() as stack:
+            link = Local({name: stack.enter_context(open_agent(federation.silo_file(name))) for name in self.NAMES})
+            monkeypatch.setattr(server_run, "GridLink", lambda _: link)
+            for run, changes in [*runs.items(), *runs.items()]:
+                asked = len(link.asked)
+                done = federation.server / "runs" / run / ("result.json" if run == "trained" else "sums.json")
+                before = done.is_file()
+                server_run.run_server(cast("Grid", None), {**config, "run-id": run, **changes})
+                assert (len(link.asked) == asked) == before
+                assert done.is_file()
+            for agent in link.agents.values():
+                assert agent is not None
+                ledger = cast("Ledger", agent.silo.account)
+                assert ledger.verify().is_good
+                purposes = {one.purpose for one in ledger.overview().runs}
+                assert purposes == {"statistics", "training", "evaluation"}
+        for run in ("counted", "tested"):
+            found = ReleasedSums.read(federation.server / "runs" / run / "sums.json")
+            assert found.silos == self.NAMES
+            assert (found.answered == 2).all()
+            assert np.isfinite(found.sums).all()
 
     @pytest.mark.parametrize(
         ("statistic", "expected"),

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from rpdp.studies.study_file import StudyFile
 
 STUDY, PLAN, SILO_FILE = "study.toml", "plan.json", "silo.toml"
+SUMS = "sums.json"
+"""In the directory of a run with a request: what silos released (`ReleasedSums.read`)."""
+
 _DEPLOY = "deploy.toml"
 _APP = "rpdp_app"
 
@@ -202,6 +205,8 @@ clientapp = "rpdp.deployment.flower.client_app:app"  # installed at every silo; 
 run-id = ""            # the name of the rpdp run; the same name again resumes it
 server = {server}
 silos = "{silos}"
+plan = ""              # a plan with a request, in that directory: statistics or evaluation; "": the study's own plan
+evaluate = ""          # the run whose model a plan for evaluation measures
 deadline = 120.0       # seconds until a round continues without the silos that have not answered
 patience = 120.0       # seconds to wait for silos before the first round
 least-silos = 0        # the run does not start with fewer silos; 0: all

@@ -16,7 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rpdp.deployment.files.layout import PLAN, STUDY
+import torch
+
+from rpdp.deployment.files.layout import PLAN, STUDY, SUMS
 from rpdp.deployment.flower.grid_link import GridLink
 from rpdp.deployment.flower.strategy_backbone import StrategyBackbone
 from rpdp.errors import InputError, RpdpError
@@ -25,7 +27,7 @@ from rpdp.federation.heads import NAME as HEADS
 from rpdp.planning import PublicPlan
 from rpdp.report import write_report
 from rpdp.setting_fields import plain_name
-from rpdp.studies.run_directory import append_round, is_finished, read_summary, write_result
+from rpdp.studies.run_directory import append_round, is_finished, read_result, read_summary, write_result
 from rpdp.studies.run_reports import EDITIONS, facts_of
 from rpdp.studies.study_data import make_evaluation, make_model
 from rpdp.studies.study_file import StudyFile
@@ -54,21 +56,28 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
     Args:
         grid: The grid of the ServerApp.
         config: `context.run_config`: run-id, server (the directory that `rpdp deploy init` made for the server), silos,
-            deadline, patience, least-silos (0: all), hold (seconds that silos hold budgets until the first round; 0:
-            from deadline and patience), test ("module:function" with public records, or ""), seed (of a
-            simulation, for tests; -1: a real run).
+            plan (a file in that directory; by default the study's own plan), evaluate (the run whose model a plan for
+            evaluation measures), deadline, patience, least-silos (0: all), hold (seconds that silos hold budgets until
+            the first round; 0: from deadline and patience), test ("module:function" with public records, or ""), seed
+            (of a simulation, for tests; -1: a real run).
         strategy: A Flower strategy to average with, instead of the backbone in the plan.
     """
     _log_to_flower()
     run = plain_name("run-id", config["run-id"])
     home = Path(str(config["server"]))
-    spec, public = StudyFile.read(home / STUDY), PublicPlan.read(home / PLAN)
+    spec, public = StudyFile.read(home / STUDY), PublicPlan.read(home / str(config.get("plan") or PLAN))
     directory = home / "runs" / run
+    if (directory / SUMS).is_file():
+        LOG.info("run %s is finished already: %s", run, directory / SUMS)
+        return
     if is_finished(directory):
         LOG.info("run %s is finished already: %s", run, read_summary(directory))
         return
     directory.mkdir(parents=True, exist_ok=True)
     with _only_server(directory):
+        if public.request is not None:
+            _release(grid, config, run, public, directory)
+            return
         coordinator = Coordinator(
             run,
             public,
@@ -85,6 +94,22 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
         facts = replace(facts_of(spec), notes=coordinator.notes)
         write_report(result, directory / EDITIONS["share"], edition="share", facts=facts)
         write_result(result, make_model(spec, 0), directory)  # last: it marks the run as finished
+
+
+def _release(grid: Grid, config: Mapping[str, Any], run: str, public: PublicPlan, directory: Path) -> None:
+    """Run a plan with a request, and write what all silos released."""
+    home = directory.parent.parent
+    values = torch.zeros(0)
+    if public.purpose == "evaluation":
+        values = read_result(home / "runs" / plain_name("evaluate", config.get("evaluate", ""))).values
+    coordinator = Coordinator(
+        run, public, values, _names(config), GridLink(grid), _settings(config),
+        checkpoint=directory / CHECKPOINT, heads=home / HEADS,
+    )  # fmt: skip
+    released = coordinator.release(lambda log: _note_round(directory, log, public.schedule.rounds))
+    released.write(directory / SUMS)  # last: it marks the run as finished
+    for note in coordinator.notes:
+        LOG.warning("%s", note)
 
 
 def _note_round(directory: Path, log: RoundLog, rounds: int) -> None:

@@ -304,7 +304,7 @@ def record_loss(loss: PerRecordLoss) -> PerRecordLoss:
     each.reduction = "none"
 
     def one_by_one(outputs: Tensor, targets: Tensor) -> Tensor:
-        losses = each(outputs, targets)
+        losses: Tensor = each(outputs, targets)
         return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
 
     return one_by_one

@@ -106,9 +106,9 @@ def test_runs_of_all_purposes_verify_and_every_reader_understands_them(
             "2 releases of 11 cells, estimator representative",
             "2 releases of 11 cells, estimator everyone",
         ]
-        for run in shown:
+        for overview in shown:
             alone = gaussian_epsilon(np.array([np.sqrt(2.0) / 25.0]), small.DELTA / 50.0)[0]
-            assert 0.0 < run.mean_cost <= run.largest_cost <= alone
+            assert 0.0 < overview.mean_cost <= overview.largest_cost <= alone
 
 
 def planned_weight(ledger: Ledger, run: str, record: str) -> float:

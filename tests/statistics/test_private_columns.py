@@ -81,7 +81,9 @@ def test_noise_does_not_depend_on_real_budgets(estimator: RequestEstimator) -> N
     noises = []
     for real in (np.full(2000, 0.7), BUDGETS):
         columns = PrivateColumns(WORLD.columns, real, known, RequestTerms(1e-3), estimator=estimator, seed=7)
-        noises.append(columns.planned(st.Mean("age", columns.columns.declared["age"])).noise_multiplier)
+        age = columns.columns.declared["age"]
+        assert isinstance(age, st.NumberRange)
+        noises.append(columns.planned(st.Mean("age", age)).noise_multiplier)
     assert noises[0] == noises[1]
 
 

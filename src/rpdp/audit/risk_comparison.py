@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpdp.accounting import PrivacyCurve, calibrate_noise
+from rpdp.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,9 +108,12 @@ def advice(public: PublicPlan, method: str = "rpdp") -> str:
 
 def compare_risk(public: PublicPlan, epsilon: float) -> RiskComparison:
     """The risk of a record that allows `epsilon`, under this plan and if σ followed the others' budgets."""
+    planned = public.curve
+    if not isinstance(planned, PrivacyCurve):
+        raise InputError("the plan has a request, which samples nobody: others' budgets cannot change a record's risk")
     levels = _LEVELS * epsilon
-    own = _scenario("this plan", public.curve, epsilon, levels, None)
-    ceiling = public.curve.largest_cost
+    own = _scenario("this plan", planned, epsilon, levels, None)
+    ceiling = planned.largest_cost
     asked = {f"nobody asks for more than ε = {epsilon:g}": epsilon}
     asked |= {f"somebody asks for ε = {factor * ceiling:.3g}": factor * ceiling for factor in _FACTORS}
     found = []

@@ -10,7 +10,6 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 
 from rpdp import Schedule
-from rpdp.accounting.gaussian import gaussian_epsilon, gaussian_shift
 from rpdp.accounting.gaussian_curve import (
     ALL_OR_NOTHING,
     PERSONAL_WEIGHTS,
@@ -18,6 +17,7 @@ from rpdp.accounting.gaussian_curve import (
     GaussianDeltaTable,
     GaussianDivergence,
 )
+from rpdp.accounting.gaussian_profile import gaussian_epsilon, gaussian_shift
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rpdp import BudgetTable, PublicPlan, SiloPlan
-from rpdp.accounting.gaussian import gaussian_epsilon
+from rpdp.accounting.gaussian_profile import gaussian_epsilon
 from rpdp.ledger import Ledger, runs_that_fit
 from rpdp.ledger.inspection.attacker import provable_delta
 from rpdp.ledger.inspection.outlook import record_outlooks

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rpdp import PublicPlan
-from rpdp.accounting.gaussian import gaussian_epsilon
+from rpdp.accounting.gaussian_profile import gaussian_epsilon
 from rpdp.accounting.renyi_filter import ORDERS, lifetime_divergence, order_numbers
 from rpdp.errors import PlanError
 from rpdp.planning import Allowances, MeasureSpec, Request, SiloPlan, assign_allowed, states_its_costs

@@ -18,7 +18,7 @@ import numpy as np
 from rpdp.accounting.arguments import finite_levels, like, not_negative, probabilities
 from rpdp.accounting.certificate import largest_within
 from rpdp.accounting.curve import Bounds
-from rpdp.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_lower_epsilon
+from rpdp.accounting.gaussian_profile import gaussian_delta, gaussian_epsilon, gaussian_lower_epsilon
 from rpdp.accounting.noise_limits import require_priceable
 from rpdp.accounting.participation import BinomialCount
 from rpdp.checks import require_count, require_delta

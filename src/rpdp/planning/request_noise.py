@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rpdp.accounting.gaussian import gaussian_shift
+from rpdp.accounting.gaussian_profile import gaussian_shift
 from rpdp.accounting.noise_limits import LARGEST_NOISE, SMALLEST_NOISE
 from rpdp.accounting.renyi_filter import ORDERS
 from rpdp.checks import require_count

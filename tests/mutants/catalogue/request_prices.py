@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-_GAUSSIAN = "tests/accounting/test_gaussian.py::"
+_GAUSSIAN = "tests/accounting/test_gaussian_profile.py::"
 _WEIGHTS = "tests/accounting/test_gaussian_curve.py::"
 _PLANS = "tests/planning/test_request_plans.py::"
 _LEDGER = "tests/ledger/test_requests.py::"
@@ -13,7 +13,7 @@ REQUEST_PRICES = (
     Mutant(
         "midpoint-in-place-of-the-trapezoid",
         "section 9",
-        "accounting/gaussian.py",
+        "accounting/gaussian_profile.py",
         "    integral = 0.5 * mu * (_decline(t, here, 1.0) + _decline(t + mu, there, 1.0))\n",
         "    integral = mu * _decline(t + 0.5 * mu, _mills(t + 0.5 * mu), 1.0)\n",
         (f"{_GAUSSIAN}test_prices_are_exact_and_rounded_up_whatever_the_shift",),
@@ -21,7 +21,7 @@ REQUEST_PRICES = (
     Mutant(
         "step-of-newton-taken-unchecked",
         "section 9",
-        "accounting/gaussian.py",
+        "accounting/gaussian_profile.py",
         "            is_better = (found <= goal) & (further < t)\n",
         "            is_better = further < t\n",
         (f"{_GAUSSIAN}test_a_step_onto_the_wrong_side_is_never_taken",),
@@ -29,7 +29,7 @@ REQUEST_PRICES = (
     Mutant(
         "tail-beyond-the-shift-counted-twice",
         "section 9",
-        "accounting/gaussian.py",
+        "accounting/gaussian_profile.py",
         "    difference = here - there + _MILLS_ERROR * (here + there)\n",
         "    difference = here - 2.0 * there + _MILLS_ERROR * (here + there)\n",
         (f"{_GAUSSIAN}test_prices_are_exact_and_rounded_up_whatever_the_shift",),
@@ -37,7 +37,7 @@ REQUEST_PRICES = (
     Mutant(
         "gaussian-profile-half-a-shift-too-far",
         "section 9",
-        "accounting/gaussian.py",
+        "accounting/gaussian_profile.py",
         "    t = ratio - mu[some] / 2.0 - _ROUNDING * (ratio + mu[some])\n",
         "    t = ratio - _ROUNDING * (ratio + mu[some])\n",
         (f"{_GAUSSIAN}test_a_profile_is_an_upper_bound_and_close",),
@@ -45,7 +45,7 @@ REQUEST_PRICES = (
     Mutant(
         "lower-bound-above-the-upper-one",
         "section 9",
-        "accounting/gaussian.py",
+        "accounting/gaussian_profile.py",
         "    below -= _LOWER_STEP * (1.0 + np.abs(below))\n",
         "    below += _LOWER_STEP * (1.0 + np.abs(below))\n",
         (f"{_GAUSSIAN}test_lower_bounds_are_below_and_close",),

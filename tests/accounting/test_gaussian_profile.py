@@ -11,8 +11,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from rpdp import Schedule
-from rpdp.accounting import gaussian
-from rpdp.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_lower_epsilon, gaussian_shift
+from rpdp.accounting import gaussian_profile
+from rpdp.accounting.gaussian_profile import gaussian_delta, gaussian_epsilon, gaussian_lower_epsilon, gaussian_shift
 from tests.accounting.oracle import exact_delta
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_at_the_ends() -> None:
 def test_a_step_onto_the_wrong_side_is_never_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """However badly Newton's method aims, the price stays a bound: control of the check after every step."""
     exact = gaussian_epsilon(np.array([0.3]), 1e-5)
-    monkeypatch.setattr(gaussian, "_AIM", -1.0)
+    monkeypatch.setattr(gaussian_profile, "_AIM", -1.0)
     assert gaussian_epsilon(np.array([0.3]), 1e-5) >= exact * (1.0 - 1e-8)
 
 
@@ -116,6 +116,6 @@ def test_the_oracle_finds_the_same(sigma: float, rounds: int, epsilon: float) ->
 def test_the_mills_ratio_has_the_digits_that_are_allowed_for() -> None:
     points = np.concatenate([np.linspace(-9.0, 45.0, 400), np.geomspace(1e-12, 1e6, 100)])
     with mpmath.workdps(60):
-        for t, found in zip(points.tolist(), gaussian._mills(points).tolist(), strict=True):
+        for t, found in zip(points.tolist(), gaussian_profile._mills(points).tolist(), strict=True):
             exact = mpmath.sqrt(mpmath.pi / 2) * mpmath.erfc(t / mpmath.sqrt(2)) * mpmath.exp(mpmath.mpf(t) ** 2 / 2)
-            assert abs(found / exact - 1) < 0.25 * gaussian._MILLS_ERROR
+            assert abs(found / exact - 1) < 0.25 * gaussian_profile._MILLS_ERROR

@@ -271,4 +271,20 @@ ACCOUNTING = (
         "            too_small = middle\n    return too_small\n",
         ("tests/accounting/test_calibration.py::test_smallest_noise_on_the_safe_side",),
     ),
+    Mutant(
+        "odds-without-delta",
+        "section 9",
+        "accounting/odds.py",
+        "    share = 1.0 - (1.0 - delta) * math.exp(-_softplus(epsilon))\n",
+        "    share = 1.0 - math.exp(-_softplus(epsilon))\n",
+        ("tests/accounting/test_odds.py::test_a_pair_is_never_understated_and_tight",),
+    ),
+    Mutant(
+        "odds-of-half-the-divergence",
+        "section 9",
+        "accounting/odds.py",
+        "_least_divergence(order, u) >= divergence, most)\n",
+        "_least_divergence(order, u) >= divergence / 2.0, most)\n",
+        ("tests/accounting/test_odds.py::test_a_divergence_is_never_understated_and_tight",),
+    ),
 )

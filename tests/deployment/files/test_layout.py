@@ -54,7 +54,7 @@ def test_what_is_there(layout: Layout) -> None:
     app = {"pyproject.toml", *(f"rpdp_app/{name}.py" for name in ("__init__", "server_app"))}
     keys = {f"server/keys/{name}.pub" for name in SILOS}
     own = {f"silos/{name}/{name}.{file}" for name in SILOS for file in ("key", "tls.key", "pub", "crt")}
-    silos = own | {f"silos/{name}/{file}" for name in SILOS for file in ("ca.crt", "silo.toml")}
+    silos = own | {f"silos/{name}/{file}" for name in SILOS for file in ("ca.crt", "silo.toml", "node.toml")}
     assert found == shared | issued | server | {f"server/app/{name}" for name in app} | keys | silos
     assert Layout.read(layout.directory) == layout
     assert (layout.host, layout.port, layout.silos) == ("fl.example", 8443, SILOS)

@@ -3,7 +3,7 @@
     authority/            ca.key signs certificates, issued/ has a copy of each silo's: keep it offline
     server/               for the server: deploy.toml (names, host, port), certificate, revocation list, study.toml,
                           plan.json, keys/ (public), app/
-    silos/NAME/           for that silo: silo.toml to complete, the key of its node with a certificate, ca.crt
+    silos/NAME/           for that silo: silo.toml to complete; node.toml with the node's key and certificates
 
 Nothing is overwritten, and a failure leaves nothing behind. Only the owner can read the directories.
 """
@@ -26,6 +26,7 @@ from rpdp.deployment.files.certificates import (
     replace_file,
 )
 from rpdp.deployment.files.issuing import Issuer
+from rpdp.deployment.files.node_file import NODE_FILE, NodeFile, NodeSection
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.errors import InputError
 from rpdp.setting_fields import plain_name
@@ -83,6 +84,15 @@ class Layout:
     def silo_file(self, name: str) -> SiloFile:
         """The silo file of a silo."""
         return SiloFile.read(self.silo(name) / SILO_FILE)
+
+    def node_file(self, name: str) -> NodeFile:
+        """The node file of a silo."""
+        return NodeFile.read(self.silo(name) / NODE_FILE)
+
+    def write_node_file(self, name: str) -> None:
+        """Write the node file of a silo, whose key and certificates lie beside it."""
+        text = _NODE_FILE.format(section=NodeSection.proposed(name, self.address).text())
+        (self.silo(name) / NODE_FILE).write_text(text, encoding="utf-8")
 
     @classmethod
     def read(cls, directory: str | Path) -> Layout:
@@ -155,6 +165,7 @@ class Layout:
             if spec.table is not None:
                 spec.write_copy(self.silo(name) / STUDY)  # with the schema; it names no record and no budget
             (self.silo(name) / SILO_FILE).write_text(_proposed_silo_file(name, spec, plan), encoding="utf-8")
+            self.write_node_file(name)
         issuer.publish(self.server)
         self._write_app()
         self.write_names()
@@ -280,6 +291,12 @@ def _proposed_silo_file(name: str, spec: StudyFile, plan: PublicPlan) -> str:
         account=_account_options(plan),
         plan=plan.fingerprint,
     )
+
+
+_NODE_FILE = """\
+# For `rpdp silo node`, which runs as another user than the agent. Install it with the files that it names, such as in
+# /etc/rpdp, and let `socket` be the path of the agent's socket, such as /run/rpdp/agent.sock.
+{section}"""
 
 
 _SILO_FILE = """\

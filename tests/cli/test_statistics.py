@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rpdp.ledger import Ledger
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -141,23 +143,41 @@ def test_what_cannot_be_asked_is_refused(
     assert message in found.err
 
 
-def test_a_real_run_is_charged_to_the_ledgers_and_shows_the_same_numbers_again(
-    rpdp: Command, study: Path, tmp_path: Path
-) -> None:
-    lines = (tmp_path / "patients.csv").read_text().splitlines()[1:]
+def make_real(rpdp: Command, study: Path, text: str) -> None:
+    """Ledgers and limits of both clinics, and a study file for real runs."""
+    folder = study.parent
+    lines = (folder / "patients.csv").read_text().splitlines()[1:]
     for silo in ("north", "south"):
         ids = [line.split(",")[0] for line in lines if f",{silo}," in line]
-        budgets = tmp_path / f"{silo}.csv"
+        budgets = folder / f"{silo}.csv"
         budgets.write_text("record,epsilon\n" + "".join(f"{each},1\n" for each in ids))
         assert rpdp("ledger", "create", f"{silo}.db", "--budgets", budgets, "--lifetime-delta", 1e-3).code == 0
         limits = {"max_rounds": 5, "max_local_steps": 5, "max_participation": 1.0, "max_clip_norm": 1.0}
         limits |= {"min_noise_multiplier": 0.5, "lifetime_delta": 1e-3, "max_runs": 3, "max_share_per_run": 0.5}
-        policy = tmp_path / f"{silo}.db.policy.toml"
+        policy = folder / f"{silo}.db.policy.toml"
         policy.write_text("".join(f"{name} = {value}\n" for name, value in limits.items()))
         policy.chmod(0o644)
-    real = STUDY.replace("[table.split]\ntest_share = 0.2\n", "").replace("seeds = 1", 'id = "train-1"')
+    real = text.replace("seeds = 1", 'id = "train-1"')
     real = real.replace('distribution = "', 'files = { north = "north.csv", south = "south.csv" }\ndeclared = "')
     study.write_text(real + '[ledgers]\nnorth = "north.db"\nsouth = "south.db"\n')
+
+
+def test_one_study_has_statistics_training_and_evaluation(rpdp: Command, study: Path) -> None:
+    """With private evaluation the ledgers hold training and held-out records; statistics speak of both."""
+    text = STUDY.replace("delta = 1e-3", "delta = 1e-4\nshare = 0.3")
+    make_real(rpdp, study, text + '[evaluation]\nshare = 0.5\nrecords = 200\nwidest = 0.9\nmetrics = ["accuracy"]\n')
+    asked = ("statistics", study, "-c", "AGE", "--statistics", "mean", "--share", 0.2)
+    first = rpdp(*asked, "--run", "stats-1", "--json").json
+    assert first["estimates"][0]["low"] <= 59.5 <= first["estimates"][0]["high"]
+    assert rpdp("train", study, "--even-if-noise").code == 0
+    for silo in ("north", "south"):
+        with Ledger.read(study.parent / f"{silo}.db") as ledger:
+            assert ledger.verify().is_good
+            assert [one.purpose for one in ledger.overview().runs] == ["statistics", "training", "evaluation"]
+
+
+def test_a_real_run_is_charged_to_the_ledgers_and_shows_the_same_numbers_again(rpdp: Command, study: Path) -> None:
+    make_real(rpdp, study, STUDY.replace("[table.split]\ntest_share = 0.2\n", ""))
     asked = ("statistics", study, "-c", "AGE", "--statistics", "mean", "--run", "stats-1")
     first = rpdp(*asked, "--json").json
     assert first["covered"] is True

@@ -24,7 +24,7 @@ RECORDS = 200
 
 @pytest.mark.parametrize(
     ("account", "share", "silos"),
-    [("sums", 1.0, 1), ("sums", 0.1, 1), ("renyi", 1.0, 1), ("renyi", 0.2, 1), ("renyi", 0.2, 3)],
+    [("sums", 1.0, 1), ("sums", 0.1, 1), ("sums", 0.2, 3), ("renyi", 1.0, 1), ("renyi", 0.2, 1), ("renyi", 0.2, 3)],
 )
 def test_declared_budgets_allow_what_accounts_will(
     public: PublicPlan, account: AccountKind, share: float, silos: int

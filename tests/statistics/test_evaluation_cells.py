@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.cells import NO_CELL, Cells
 from rpdp.planning.request import Request
 from rpdp.statistics.evaluation_cells import BLOCK, ModelCells
@@ -191,3 +191,54 @@ def test_nobody_is_an_empty_table() -> None:
 def test_groups_must_fit_the_records() -> None:
     with pytest.raises(InputError, match=r"2 groups of 'sex' for 600 records"):
         ModelCells(records(), nn.Linear(2, 1), {"sex": ["f", "m"]})
+
+
+class Comparing(nn.Module):
+    """Subtracts the mean of the records that it gets at once; at first that has no effect."""
+
+    def __init__(self, is_zero: bool) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 2), nn.Linear(2, 1)
+        if is_zero:
+            nn.init.zeros_(self.last.weight)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs, each less their mean."""
+        hidden = self.first(inputs)
+        outputs: torch.Tensor = self.last(hidden - hidden.mean(0))
+        return outputs
+
+
+class Remembering(nn.Module):
+    """Adds what it saw last to what it sees now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 1)
+        self.last: torch.Tensor
+        self.register_buffer("last", torch.zeros(1))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs."""
+        outputs: torch.Tensor = self.linear(inputs)
+        self.last.copy_(outputs.mean().reshape(1))
+        return outputs
+
+
+@pytest.mark.parametrize(
+    ("model", "what"),
+    [
+        (Comparing(is_zero=False), "it compares the records of a block"),
+        (Comparing(is_zero=True), "it compares the records of a block"),
+        (Remembering(), r"changes its buffers \['last'\]"),
+    ],
+)
+def test_a_model_in_which_records_reach_each_other_is_refused(model: nn.Module, what: str) -> None:
+    """One record would move the outputs of 255 others: far more than its norm."""
+    with pytest.raises(PrivacyRefusal, match=what):
+        ModelCells(records(), model)
+
+
+@pytest.mark.parametrize("model", [nn.BatchNorm1d(2), nn.LayerNorm(2), nn.Dropout(0.5)])
+def test_layers_that_see_one_record_at_a_time_when_they_are_evaluated_pass(model: nn.Module) -> None:
+    ModelCells(records(), nn.Sequential(nn.Linear(2, 2), model, nn.Linear(2, 1)))

@@ -179,3 +179,10 @@ def test_columns_fit_together() -> None:
         Columns.of_arrays({"age": [1, 2], "bp": [1]}, ranges={"age": (0, 9), "bp": (0, 9)})
     with pytest.raises(InputError, match="needs a public range"):
         Columns.of_arrays({"age": [1, 2]})
+
+
+@pytest.mark.parametrize("ends", [(0.0, 5e-324), (-1.7e308, 1.7e308), (1.0, 1.0 + 1e-15)])
+def test_a_range_that_floats_cannot_scale_is_refused(ends: tuple[float, float]) -> None:
+    """Else every value would count as missing, or as the middle, and nothing would say so."""
+    with pytest.raises(InputError, match="too narrow or too wide"):
+        NumberRange(*ends)

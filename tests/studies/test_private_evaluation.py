@@ -17,6 +17,8 @@ from rpdp.studies.private_evaluation import EVALUATION, evaluation_lines, read_e
 from tests.studies.steward import SILOS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.studies.steward import Steward
     from tests.studies.toy import Change
 
@@ -84,6 +86,29 @@ def test_nothing_is_spent_where_no_useful_interval_is_possible(steward: Steward)
     assert "no useful interval is possible: accuracy ± " in steward.err + steward.out
     assert [steward.runs(silo) for silo in SILOS] == [[("spring", 3)]] * 2
     assert found(steward)["scores"] == []
+
+
+def test_an_evaluation_that_no_silo_finished_does_not_undo_the_training(steward: Steward) -> None:
+    """Every silo is interrupted after its charge. No noise is drawn a second time, so there is nothing to show."""
+    creates_with_test_records(steward)
+    file = steward.writes(*PRIVATE)
+    for _ in SILOS:  # with --resume, the next silo is interrupted
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Ledger, "store", _interrupted(Ledger.store))
+            assert steward.types("train", file, "--resume") not in (0, 2, 3)
+    assert steward.types("train", file, "--resume") == 0, steward.err
+    assert "no silo released its sums" in found(steward)["not_evaluated"]
+    assert [steward.runs(silo) for silo in SILOS] == [[("spring", 3), ("spring-evaluation", 1)]] * 2
+    assert Path("study/spring/result.json").exists()
+
+
+def _interrupted(store: Callable[..., None]) -> Callable[..., None]:
+    def interrupted(self: Ledger, run: str, *more: Any) -> None:
+        if run.endswith("-evaluation"):
+            raise KeyboardInterrupt
+        store(self, run, *more)
+
+    return interrupted
 
 
 @pytest.mark.parametrize(

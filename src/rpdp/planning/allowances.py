@@ -100,12 +100,16 @@ class Allowances:
 
     @classmethod
     def of_new_accounts(cls, public: PublicPlan, epsilon: NDArray[np.float64]) -> Allowances:
-        """What a run of this plan may take of unused accounts with these lifetime budgets: its share."""
+        """What a run of this plan may take of unused accounts with these lifetime budgets: its share.
+
+        Of a person who may have accounts in k silos, a sum account holds a k-th part, as in `AccountTerms`.
+        """
         share = 1.0 if public.share is None else public.share
         delta = public.delta if public.lifetime_delta is None else public.lifetime_delta
-        own = np.full(len(epsilon), share * delta)
         if public.account != "renyi":
-            return cls(epsilon, share * epsilon, own, np.zeros(len(epsilon), np.uint8), common_delta=share * delta)
+            part = share / public.silos_per_person
+            own = np.full(len(epsilon), part * delta)
+            return cls(epsilon, part * epsilon, own, np.zeros(len(epsilon), np.uint8), common_delta=part * delta)
         whole = np.full(len(epsilon), delta)
         order = order_numbers(epsilon, whole)
         joint = None if public.silos_per_person == 1 else delta

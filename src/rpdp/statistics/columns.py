@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 OTHER, MISSING = "other", "missing"
 
+_LEAST_WIDTH = 1e-12
+"""The least width of a range against its numbers: below, rounding would move values between its ends."""
+
 
 @dataclass(frozen=True)
 class NumberRange:
@@ -41,6 +44,8 @@ class NumberRange:
             object.__setattr__(self, name, require_number(name, getattr(self, name)))
         if not self.low < self.high:
             raise InputError(f"range [{self.low:g}, {self.high:g}] must rise: from the smallest value to the largest")
+        if not _LEAST_WIDTH * self.bound < self.half < np.inf:
+            raise InputError(f"range [{self.low!r}, {self.high!r}] is too narrow or too wide to compute with")
 
     @property
     def middle(self) -> float:

@@ -1,10 +1,11 @@
 """What held-out records contribute to private evaluation: the announced model's output beside the target, as cells.
 
-A record's cells depend on that record, the model and the request alone. Two things could break that, and are excluded.
-The last bits of an output depend on how many records the model gets at once, so the model always gets whole blocks of
-places in the silo's data, whichever of their records are asked for, and made-up records at places that the data do
-not have. And a record that makes the model raise must not
-take its block with it: it is found, and replaced in a second run of the block by numbers that nobody's record holds.
+A record's cells depend on that record, the model and the request alone. Three things could break that, and are
+excluded. A model that compares the records it gets, or keeps something of them, is refused, as far as made-up records
+show it. The last bits of an output depend on how many records the model gets at once, so it always gets whole blocks of
+places in the silo's data, whichever of their records are asked for, and made-up records at places that the data do not
+have. And a record that makes the model raise must not take its block with it: it is found, and replaced in a second run
+of the block by numbers that nobody's record holds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.cells import NO_CELL, Cells
 from rpdp.statistics.evaluation_measures import CLASSES, ERRORS, SCORES, EvaluationMeasure
 from rpdp.statistics.score_counts import BELOW_ONE, contribution
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 BLOCK = 256
 """How many places of the silo's data the model gets at once."""
+
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
+_ROUNDING = 1e-6
+"""By how much of the largest output rounding may move one whose block got other records beside it."""
 
 
 class ModelCells:
@@ -60,6 +65,7 @@ class ModelCells:
             if len(named) != len(records):
                 raise InputError(f"{len(named):,} groups of {column!r} for {len(records):,} records; give one for each")
         self._stand_in, self._columns = self._probe()
+        self._require_independent_records()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -79,6 +85,37 @@ class ModelCells:
             "the model cannot be evaluated: it returns no tensor of shape (records,) or (records, outputs) for records "
             "of these shapes"
         )
+
+    def _require_independent_records(self) -> None:
+        """Refuse a model in which records reach each other, or later ones: no bound on what one contributes holds then.
+
+        The outputs of a made-up block must stay where half of the others are replaced. That is tried with made-up
+        parameters, too, because layers that begin at zero hide what happens before them.
+        """
+        own = self._model.values.data.clone()
+        before = {name: buffer.clone() for name, buffer in self._model.module.named_buffers()}
+        made_up = torch.arange(1, 1 + own.numel(), dtype=torch.float64).mul(_GOLDEN).frac().sub(0.5).to(own)
+        is_mixing = self._is_mixing(made_up) | self._is_mixing(own)  # both: the model's own parameters stay
+        changed = [name for name, now in self._model.module.named_buffers() if not torch.equal(now, before[name])]
+        if is_mixing or changed:
+            what = f"it changes its buffers {changed} when it runs" if changed else "it compares the records of a block"
+            raise PrivacyRefusal(
+                f"the model cannot be evaluated in private: {what}, so one record moves the outputs of others, and "
+                "nothing bounds what it contributes; remove batch statistics and comparisons of records from the model"
+            )
+
+    def _is_mixing(self, values: Tensor) -> bool:
+        """Whether outputs change if every other record of a block is replaced by the first."""
+        self._load(values)
+        first = Records(
+            tuple(tensor[:1].expand(tensor.shape) for tensor in self._stand_in.inputs), self._stand_in.targets
+        )
+        with suppress(Exception):  # user code may raise anything, also because no real model has such parameters
+            one = self._forward(self._stand_in)[::2]
+            other = self._forward(_replaced(self._stand_in, first, np.arange(1, BLOCK, 2)))[::2]
+            scale = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+            return not np.allclose(one, other, rtol=0.0, atol=_ROUNDING * scale, equal_nan=True)
+        return False
 
     def require(self, request: Request) -> None:
         """Refuse a request that is not one known measure which fits the model. Records are not looked at."""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     Remark = Callable[[str], None] | None
 
 EVALUATION = "evaluation.json"
+UNANSWERED = (
+    "no silo released its sums, because the evaluation was interrupted after it was charged; what was charged stays, "
+    "and no noise is drawn a second time"
+)
 _SUFFIX = "-evaluation"
 """After the id of a run: the id of its evaluation in the ledgers."""
 
@@ -129,6 +133,8 @@ def evaluate_privately(built: PreparedRun, result: RunResult, heads: Path) -> di
         released = release_sums(outlook.public, built.silos, model=built.model, values=result.values, **place)
     except PrivacyRefusal as error:
         return {**facts, "not_evaluated": str(error)}
+    if not released.answered.any():
+        return {**facts, "not_evaluated": UNANSWERED}
     sums = NoisySums.of(outlook.public, released.by_silo)
     return {
         **facts,

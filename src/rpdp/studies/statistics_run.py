@@ -1,7 +1,8 @@
 """Statistics of a study's tables: what is asked, the plan, and a simulation or a real run that answers it.
 
 All silos answer one inquiry, each with a noise and a charge of its own. A simulation asks all rows that the schema
-keeps. A real run asks the records of the silos' ledgers: those that a real run trains on.
+keeps. A real run asks the records of the silos' ledgers: those that a real run trains on, and with private evaluation
+those that are held out for it, too.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ class _Asked:
         if seed is None and not run:
             raise InputError("a real run of statistics needs --run, the name by which the ledgers know it")
         tables = _table_of(spec).load(spec.directory, seed or 0 if spec.run.split == "by_seed" else 0)
-        if seed is None:
+        if seed is None and spec.evaluation.share is None:  # with it, held-out records have accounts as well
             tables = {name: table.take(~table.is_test) for name, table in tables.items()}
         return cls(spec, question, seed, tables, resume, wait)
 

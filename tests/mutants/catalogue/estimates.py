@@ -7,10 +7,43 @@ from tests.mutants.mutant import Mutant
 _COVERAGE = "tests/statistics/test_coverage.py::"
 _INQUIRY = "tests/statistics/test_inquiry.py::"
 _MEASURES = "tests/statistics/test_measures.py::"
+_CELLS = "tests/statistics/test_evaluation_cells.py::"
 _PLACE = "tests/statistics/test_private_columns.py::"
 _COMMAND = "tests/cli/test_statistics.py::"
 
 ESTIMATES = (
+    Mutant(
+        "models-that-compare-records-evaluated",
+        "rule 5",
+        "statistics/evaluation_cells.py",
+        "        if is_mixing or changed:\n",
+        "        if changed:\n",
+        (f"{_CELLS}test_a_model_in_which_records_reach_each_other_is_refused",),
+    ),
+    Mutant(
+        "comparing-hidden-by-zeros-not-seen",
+        "rule 5",
+        "statistics/evaluation_cells.py",
+        "self._is_mixing(made_up) | self._is_mixing(own)",
+        "self._is_mixing(own)",
+        (f"{_CELLS}test_a_model_in_which_records_reach_each_other_is_refused",),
+    ),
+    Mutant(
+        "noise-for-whole-budgets-of-persons-in-several-silos",
+        "section 7",
+        "planning/allowances.py",
+        "part = share / public.silos_per_person",
+        "part = share",
+        ("tests/planning/test_declared_plan.py::test_declared_budgets_allow_what_accounts_will",),
+    ),
+    Mutant(
+        "statistics-of-training-records-from-ledgers-of-all",
+        "section 9",
+        "studies/statistics_run.py",
+        "if seed is None and spec.evaluation.share is None:",
+        "if seed is None:",
+        (f"{_COMMAND}test_one_study_has_statistics_training_and_evaluation",),
+    ),
     Mutant(
         "sampling-spread-dropped",
         "section 9",

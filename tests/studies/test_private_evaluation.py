@@ -13,7 +13,7 @@ import pytest
 from rpdp.budgets import BudgetTable
 from rpdp.errors import InputError
 from rpdp.ledger import Ledger
-from rpdp.studies.private_evaluation import EVALUATION, evaluation_lines, read_evaluation
+from rpdp.studies.evaluation_file import EVALUATION, evaluation_lines, read_evaluation
 from tests.studies.steward import SILOS
 
 if TYPE_CHECKING:

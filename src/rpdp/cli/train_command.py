@@ -154,7 +154,7 @@ def _files(directory: Path) -> dict[str, str]:
 
 def _facts(trained: TrainedRun) -> dict[str, Any]:
     """The JSON output. For a real run it has two parts: what is public, and what stays with the data stewards."""
-    from rpdp.studies.private_evaluation import read_evaluation
+    from rpdp.studies.evaluation_file import read_evaluation
     from rpdp.studies.run_directory import summary
 
     evaluated = {"private_evaluation": read_evaluation(trained.directory)}
@@ -172,7 +172,7 @@ def _facts(trained: TrainedRun) -> dict[str, Any]:
 
 def _show(trained: TrainedRun) -> None:
     from rpdp.metrics import number, title_of
-    from rpdp.studies.private_evaluation import evaluation_lines, read_evaluation
+    from rpdp.studies.evaluation_file import evaluation_lines, read_evaluation
 
     result = trained.result
     if trained.was_finished:

@@ -51,7 +51,8 @@ class InProcessRun:
     """A run whose server and silos are in this process; the silos have admitted it already.
 
     Models are trained and evaluated on the device of the silos; the server's state is on the CPU. `keep` is called
-    after every round, before its checkpoint, so that what it keeps is never older than the model.
+    after every round, before its checkpoint, so that what it keeps is never older than the model. So is `on_model`,
+    with the number of the round and the flat model after it, which is public.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class InProcessRun:
         method: str,
         checkpoint: str | Path | None,
         keep: Callable[[], None] | None = None,
+        on_model: Callable[[int, Tensor], None] | None = None,
     ) -> None:
         self._name = run
         self._seed = seed
@@ -75,6 +77,7 @@ class InProcessRun:
         self._evaluation = evaluation
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._keep = keep
+        self._on_model = on_model
         self._model = FlatModel(copy.deepcopy(model), shared_device(silos))
         self._server = Server(run, public, self._model.values.data.cpu(), list(self._silos))
         self._draws = {name: np.zeros(len(silo.records), dtype=np.int64) for name, silo in self._silos.items()}
@@ -100,6 +103,8 @@ class InProcessRun:
                 self._rounds.append(log)
                 if self._keep is not None:
                     self._keep()
+                if self._on_model is not None:
+                    self._on_model(log.round, self._server.result)
                 self._save()
                 if on_round is not None:
                     on_round(log)

@@ -25,7 +25,7 @@ from rpdp.sampling import Secure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from rpdp.federation.evaluation import Evaluation
     from rpdp.federation.run_result import RoundLog, RunResult
@@ -44,6 +44,7 @@ def run_production(
     run: str,
     evaluation: Evaluation | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
+    on_model: Callable[[int, Tensor], None] | None = None,
     checkpoint: str | Path,
     heads: str | Path | None = None,
 ) -> RunResult:
@@ -61,6 +62,7 @@ def run_production(
         run: The id of the run; a new run needs a new one.
         evaluation: Public test records and metrics; without them nothing is measured.
         on_round: Called after every round; by default a bar shows progress on a terminal or in a notebook.
+        on_model: Called after every round, before its checkpoint, with its number and the flat model, which is public.
         checkpoint: A directory for the state after every round. It also holds how often records were drawn: sensitive.
         heads: The file in which the server keeps the latest public head of every ledger, over all runs; by default a
             file in `checkpoint`. A ledger older than its head is refused before any silo is asked for anything.
@@ -88,6 +90,7 @@ def run_production(
                 method="rpdp",
                 checkpoint=checkpoint,
                 keep=keep,
+                on_model=on_model,
             )
         with round_progress(public.schedule.rounds, on_round) as progress:
             return rounds.run(1, progress)

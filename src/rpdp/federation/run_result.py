@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rpdp.display import html_table
@@ -80,6 +80,7 @@ class RunResult:
         module: A module of the run's architecture, for `model`; None where it is not known, as in a result read from
             files. It is not stored.
         groups: The final model's metrics on training records, by budget, if they were measured. Sensitive.
+        chosen_round: The round whose model is the result, if private evaluation chose one; None for the last.
     """
 
     run: str
@@ -92,6 +93,7 @@ class RunResult:
     seconds: float
     module: nn.Module | None = field(default=None, repr=False, compare=False)
     groups: tuple[GroupScore, ...] = field(default=(), repr=False)
+    chosen_round: int | None = None
 
     def __repr__(self) -> str:
         kind = "simulation" if self.is_simulation else "production"
@@ -144,4 +146,13 @@ class RunResult:
     @property
     def score(self) -> Score | None:
         """The metrics of the final model, if they were measured."""
-        return next((log.score for log in reversed(self.rounds) if log.score is not None), None)
+        rounds = self.rounds[: self.chosen_round]
+        return next((log.score for log in reversed(rounds) if log.score is not None), None)
+
+    def with_model_of(self, number: int, values: Tensor) -> RunResult:
+        """The same run with the model after an earlier round as its result."""
+        if number == len(self.rounds):
+            return self
+        # What is known of training records is about the last model, which nobody keeps.
+        silos = {name: replace(view, correct=None) for name, view in self.silos.items()}
+        return replace(self, values=values, silos=silos, groups=(), chosen_round=number)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from rpdp.federation.evaluation import Evaluation
     from rpdp.federation.run_result import RoundLog, RunResult
@@ -56,6 +56,7 @@ def simulate(
     method: str = "rpdp",
     workers: int | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
+    on_model: Callable[[int, Tensor], None] | None = None,
     checkpoint: str | Path | None = None,
 ) -> RunResult:
     """Run the whole federation in this process. **A simulation**: it is seeded, so nothing is protected.
@@ -72,6 +73,7 @@ def simulate(
         workers: The number of processes that train; by default one per core, and one for tiny models or on a GPU. It
             does not change the result.
         on_round: Called after every round; by default a bar shows progress on a terminal or in a notebook.
+        on_model: Called after every round, before its checkpoint, with its number and the flat model.
         checkpoint: A directory for the state after every round; an interrupted run continues from it.
     """
     require_distinct(silos)
@@ -87,7 +89,15 @@ def simulate(
         require_participants([silo.plan for silo in silos], method)
         evaluation = None if evaluation is None else evaluation.checked(model)
         rounds = InProcessRun(
-            run, model, silos, public, seed=seed, evaluation=evaluation, method=method, checkpoint=checkpoint
+            run,
+            model,
+            silos,
+            public,
+            seed=seed,
+            evaluation=evaluation,
+            method=method,
+            checkpoint=checkpoint,
+            on_model=on_model,
         )
         with round_progress(public.schedule.rounds, on_round) as progress:
             return rounds.run(workers, progress)

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 from rpdp.metrics import title_of
 from rpdp.report.figure_style import BLUE, GREY, blank, in_report
 from rpdp.report.rendering import Card, Column, Table
+from rpdp.statistics.estimate import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+CHOSEN_BY_VALUE = (
+    "the intervals hold for all of them together, so also for the chosen one; its value is flattered by the choice"
+)
 
 _CURVES = (
     ("roc", "ROC curve", "share of class 0 called 1", "share of class 1 called 1"),
@@ -26,21 +31,46 @@ def evaluation_table(facts: Mapping[str, Any]) -> Table:
         Column("how it was made", is_text=True),
     ]
     rows = [
-        [
-            f"{title_of(one['name'])}{', ' + score['group'] if score['group'] else ''}",
-            f"{one['value']:.3f}",
-            f"{one['low']:.3f} to {one['high']:.3f}",
-            one["method"],
-        ]
+        [f"{title_of(one['name'])}{', ' + score['group'] if score['group'] else ''}", *_interval(one), one["method"]]
         for score in facts["scores"]
         for one in score["metrics"]
     ]
     first = facts["scores"][0]["metrics"][0]
     caption = (
-        f"The final model, from noisy sums that silos released and charged. Intervals at {100 * first['level']:g} %"
+        f"The final model, from noisy sums that silos released and charged. Intervals at {100 * LEVEL:g} %"
+        f"{' for all compared models together' if len(facts['models']) > 1 else ''}"
     )
     assumed = "; ".join(first["assumptions"])
     return Table(columns, rows, f"{caption} speak of {first['speaks_of']}. Taken for granted: {assumed}.")
+
+
+def compared_table(facts: Mapping[str, Any]) -> Table | None:
+    """The first metric of every model that was compared; None if there was one model only."""
+    if len(facts["models"]) < 2:
+        return None
+    firsts = {model["name"]: model["scores"][0]["metrics"][0] for model in facts["models"]}
+    columns = [Column("model", is_text=True), Column(title_of(next(iter(firsts.values()))["name"])), Column("interval")]
+    rows = [[f"{name}{', chosen' if name == facts['chosen'] else ''}", *_interval(one)] for name, one in firsts.items()]
+    return Table(columns, rows, f"The models that were compared: {CHOSEN_BY_VALUE}.")
+
+
+def confusion_table(facts: Mapping[str, Any]) -> Table | None:
+    """Of all records: the share of each true and predicted class, with its interval; None if classes were not seen."""
+    shares = facts["scores"][0]["confusion"]
+    if not shares:
+        return None
+    columns = [Column("true class", is_text=True), *(Column(f"called {place}") for place in range(len(shares)))]
+    rows = [[str(place), *(_share(one) for one in row)] for place, row in enumerate(shares)]
+    return Table(columns, rows, "Confusion matrix: shares of all records, each with its interval.")
+
+
+def _interval(one: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}"
+
+
+def _share(one: Sequence[float | None]) -> str:
+    value, low, high = one
+    return f"{'unknown' if value is None else f'{value:.3f}'} ({low:.3f} to {high:.3f})"
 
 
 def evaluation_cards(facts: Mapping[str, Any]) -> list[Card]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rpdp.federation.score import GroupScore
+
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """Texts for a report. All but `budgets` and `outlook` appear in both editions: they must say nothing about records.
+    """Texts for a report. They say nothing about records, except for those of the silo edition only.
 
     Attributes:
         task: What was learned from what.
@@ -20,6 +22,7 @@ class ReportFacts:
         promises: By method, what it promises, in a sentence.
         features: The features of a table by its public schema: the name of each, and what its values mean.
         evaluation: The private evaluation of the final model, as `evaluation.json` of a run has it; None without one.
+        held_out_groups: The final model's metrics on held-out records, by budget. Silo edition only.
         outlook: What the ledgers had left before a real run held anything, a line each. Silo edition only.
     """
 
@@ -28,5 +31,6 @@ class ReportFacts:
     notes: Sequence[str] = ()
     promises: Mapping[str, str] = field(default_factory=dict)
     evaluation: Mapping[str, Any] | None = None
+    held_out_groups: Sequence[GroupScore] = ()
     outlook: Sequence[str] = ()
     features: Sequence[tuple[str, str]] = ()

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from rpdp.errors import InputError
 from rpdp.metrics import title_of
 from rpdp.private_files import OWNER_ONLY
-from rpdp.report.evaluation_figures import evaluation_cards, evaluation_table
+from rpdp.report.evaluation_figures import compared_table, confusion_table, evaluation_cards, evaluation_table
 from rpdp.report.promise import promise_values
 from rpdp.report.record_figures import record_cards
 from rpdp.report.rendering import ANYBODY, write_html
 from rpdp.report.report_records import AllRecords
 from rpdp.report.report_runs import ReportRuns
-from rpdp.report.report_tables import classes_table, features_table, groups_table, methods_table, silos_table
+from rpdp.report.report_tables import (
+    classes_table,
+    features_table,
+    groups_table,
+    held_out_groups_table,
+    methods_table,
+    silos_table,
+)
 from rpdp.report.run_figures import curve_card, metric_cards, run_cards
 from rpdp.spread import Spread
 
@@ -79,6 +86,7 @@ def _values(report: ReportRuns) -> dict[str, Any]:
         "record_cards": record_cards(report, records) if records else [],
         "groups": groups_table(report, records) if records and records.groups() else None,
         "curve": curve_card(public) if not records and report.is_protected else None,
+        "held_out_groups": held_out_groups_table(report),
         "silos": silos_table(report),
         "features": features_table(report),
         **_evaluation(report.facts.evaluation),
@@ -88,8 +96,10 @@ def _values(report: ReportRuns) -> dict[str, Any]:
 def _evaluation(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     """What was measured privately, or why nothing was."""
     if facts is None or facts["not_evaluated"] is not None:
-        return {"evaluation": None, "evaluation_cards": [], "not_evaluated": facts and facts["not_evaluated"]}
-    return {"evaluation": evaluation_table(facts), "evaluation_cards": evaluation_cards(facts), "not_evaluated": None}
+        return {"evaluation": [], "evaluation_cards": [], "not_evaluated": facts and facts["not_evaluated"]}
+    tables = [evaluation_table(facts), compared_table(facts), confusion_table(facts)]
+    shown = [table for table in tables if table is not None]
+    return {"evaluation": shown, "evaluation_cards": evaluation_cards(facts), "not_evaluated": None}
 
 
 def _numbers(report: ReportRuns) -> list[tuple[str, str]]:

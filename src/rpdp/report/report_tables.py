@@ -175,6 +175,25 @@ def _labels(score: Score) -> list[str]:
     return [name for values in score.by_class.values() for name in values]
 
 
+def held_out_groups_table(report: ReportRuns) -> Table | None:
+    """Silo edition: how the final model does on held-out records, by their budgets; None if that is not known."""
+    groups = report.facts.held_out_groups
+    if not groups:
+        return None
+    columns = [Column("budget ε", is_text=True), Column("records")]
+    columns += [Column(title_of(metric)) for metric in groups[0].values]
+    rows = [
+        [
+            f"{group.low:g}" if group.low == group.high else f"{group.low:g} to {group.high:g}",
+            f"{group.records:,}",
+            *(number(value, 3) for value in group.values.values()),
+        ]
+        for group in groups
+    ]
+    caption = "The final model on held-out records by their budgets, without noise: it must not leave the silos."
+    return Table(columns, rows, caption)
+
+
 def groups_table(report: ReportRuns, records: AllRecords) -> Table:
     """Silo edition: what each budget group gives and gets."""
     columns = [

@@ -25,9 +25,9 @@ from rpdp.training import FlatModel, Records
 from rpdp.training.synthetic_records import synthetic_variants
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
     from torch import Tensor, nn
 
     from rpdp.planning.request import Request
@@ -57,7 +57,7 @@ class ModelCells:
         groups: By column: the name of each record's group.
     """
 
-    def __init__(self, records: Records, module: nn.Module, groups: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(self, records: Records, module: nn.Module, groups: Mapping[str, ArrayLike] | None = None) -> None:
         self._records = records
         self._model = FlatModel(copy.deepcopy(module))
         self._groups = {column: np.asarray(named, dtype=object) for column, named in (groups or {}).items()}

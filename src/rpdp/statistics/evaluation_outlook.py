@@ -90,11 +90,13 @@ class EvaluationOutlook:
         """In words, for people who decide whether to spend that."""
         assert self.public.request is not None
         widths = ", ".join(f"{one.name} ± {one.half_width:.2g}" for one in self.metrics)
+        models = self.public.schedule.rounds
+        together = f" for all {models:,} models together" if models > 1 else ""
         who = "of the held-out records take part" if self.public.request.estimator == "everyone" else "mean weight"
         return [
             f"private evaluation ({self.public.request.estimator}, s = {self.public.noise_multiplier:.3g}): "
             f"{100 * self.mean_weight:.0f} % {who}",
-            f"to be expected, at {100 * LEVEL:g} %: {widths}",
+            f"to be expected, at {100 * LEVEL:g} %{together}: {widths}",
         ]
 
 
@@ -106,6 +108,7 @@ def plan_evaluation(
     delta: float,
     estimator: RequestEstimator = "everyone",
     rounds: int = 1,
+    level: float = LEVEL,
     **settings: Any,
 ) -> EvaluationOutlook:
     """The plan with the narrowest interval for the first metric, from declarations alone.
@@ -117,6 +120,7 @@ def plan_evaluation(
         delta: δ of the run.
         estimator: "everyone" or "representative".
         rounds: How many models are evaluated.
+        level: The level of the intervals of each.
         **settings: Other settings of the plan, such as share, study, or fingerprints.
 
     >>> outlook = plan_evaluation(EvaluationMeasure.for_metrics(["accuracy"], classes=2), DeclaredTest(2000),
@@ -133,13 +137,14 @@ def plan_evaluation(
     if payable.size == 0:
         raise InputError("no declared budget pays for any evaluation; give it a larger share")
     candidates = np.unique(np.quantile(payable, np.linspace(0.0, 1.0, _CANDIDATES), method="higher"))
-    outlooks = [_outlook(replace(plan, noise_multiplier=float(one)), needed, measure, test) for one in candidates]
+    plans = [replace(plan, noise_multiplier=float(one)) for one in candidates]
+    outlooks = [_outlook(one, needed, measure, test, level) for one in plans]
     # Where no interval says anything, the one that is nearest to saying something: the least noise for a mean weight.
     return min(outlooks, key=lambda one: (one.half_width, one.public.noise_multiplier / max(one.mean_weight, 1e-12)))
 
 
 def _outlook(
-    public: PublicPlan, needed: NDArray[np.float64], measure: EvaluationMeasure, test: DeclaredTest
+    public: PublicPlan, needed: NDArray[np.float64], measure: EvaluationMeasure, test: DeclaredTest, level: float
 ) -> EvaluationOutlook:
     assert public.request is not None
     noise = public.noise_multiplier
@@ -148,15 +153,19 @@ def _outlook(
     mean = float(weights.mean())
     expected = _expected_cells(measure, mean * test.records * test.silos, test.positives)
     deviation = noise * public.request.norm * float(np.sqrt(test.silos))
-    return EvaluationOutlook(public, mean, _middle(public.request, expected, deviation))
+    return EvaluationOutlook(public, mean, _middle(public.request, expected, deviation, level))
 
 
-def _middle(request: Request, expected: NDArray[np.float64], deviation: float) -> tuple[NoisyEstimate, ...]:
+def _middle(
+    request: Request, expected: NDArray[np.float64], deviation: float, level: float
+) -> tuple[NoisyEstimate, ...]:
     """Of each metric the estimate of middle width, over made-up releases."""
     found = []
     for seed in range(_RELEASES):
         cells = expected + deviation * np.random.default_rng(seed).standard_normal(expected.size)
-        found.append(evaluate(NoisySums(request, cells, deviation, ("made up",)))[0].metrics)
+        found.append(
+            evaluate(NoisySums(request, cells, deviation, ("made up",)), level=level, details=False)[0].metrics
+        )
     ordered = [sorted(each, key=lambda one: one.half_width) for each in zip(*found, strict=True)]
     return tuple(each[_RELEASES // 2] for each in ordered)
 

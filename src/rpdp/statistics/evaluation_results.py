@@ -19,7 +19,7 @@ import numpy as np
 from rpdp.errors import InputError
 from rpdp.statistics import score_metrics
 from rpdp.statistics.estimate import LEVEL, NoisyEstimate, normal_quantile
-from rpdp.statistics.evaluation_measures import ERRORS, SCORES, EvaluationMeasure
+from rpdp.statistics.evaluation_measures import CLASSES, ERRORS, SCORES, EvaluationMeasure
 from rpdp.statistics.inquiry import INDEPENDENT, SPREAD
 from rpdp.statistics.score_counts import NoisyCounts
 from rpdp.statistics.score_intervals import MetricInterval, ratio
@@ -46,6 +46,7 @@ METHODS = {
     "rmse": "Fieller's interval of the mean square, and its root",
 }
 WRONG = "a record for which the model fails or gives NaN counts as wrong"
+LEFT_OUT = "records with another value of {}, or none, are left out"
 CUT = "errors above {:g} count as {:g}"
 
 
@@ -77,16 +78,19 @@ class PrivateScore:
         return {**asdict(self), "metrics": [one.plain() for one in self.metrics]}
 
 
-def evaluate(released: NoisySums, *, level: float = LEVEL) -> tuple[PrivateScore, ...]:
+def evaluate(released: NoisySums, *, level: float = LEVEL, details: bool = True) -> tuple[PrivateScore, ...]:
     """The scores of a model: on all records, then on every declared group.
 
-    Groups have noise of their own, which adds up for all records: with few large groups that matters little.
+    Groups have noise of their own, which adds up for all records: with few large groups that matters little. Without
+    `details`, only the metrics on all records.
     """
     measure = EvaluationMeasure.of(released.request.measures[0])
     if len(released.request.measures) != 1:
         raise InputError("these sums are not of a private evaluation, which has one measure")
     parts = released.cells.reshape(max(1, len(measure.levels)), measure.size)
     whole = _Reading(measure, released.request.estimator, released.deviation * np.sqrt(len(parts)), level)
+    if not details:
+        return (PrivateScore("", whole.metrics(parts.sum(axis=0))),)
     each = _Reading(measure, released.request.estimator, released.deviation, level)
     groups = [each.score(name, cells) for name, cells in zip(measure.levels, parts, strict=False)]
     return (whole.score("", parts.sum(axis=0)), *groups)
@@ -107,16 +111,32 @@ class _Reading:
         return 1.0 if self.estimator == "representative" else 0.0
 
     def score(self, group: str, cells: NDArray[np.float64]) -> PrivateScore:
+        metrics = self.metrics(cells)
         if self.measure.kind == ERRORS:
-            return PrivateScore(group, self._named(self._errors(cells)))
+            return PrivateScore(group, metrics)
+        shares = self._shares(self._confusion(cells))
+        if self.measure.kind == CLASSES:
+            return PrivateScore(group, metrics, shares)
+        counts = self._scores(cells)
+        roc = score_metrics.roc_curve(counts, self.measure.edges, self.level)
+        calibration = score_metrics.calibration_curve(counts, self.measure.edges, self.level)
+        return PrivateScore(group, metrics, shares, roc, calibration)
+
+    def metrics(self, cells: NDArray[np.float64]) -> tuple[NoisyEstimate, ...]:
+        """The metrics that were asked for."""
+        if self.measure.kind == ERRORS:
+            return self._named(self._errors(cells))
+        table = self._confusion(cells)
+        is_ranked = self.measure.kind == SCORES
+        return self._named(self._ranking(self._scores(cells), table) if is_ranked else self._counting(table))
+
+    def _scores(self, cells: NDArray[np.float64]) -> ScoreCounts:
+        return ScoreCounts.of_cells(cells, self.deviation, self.spread)
+
+    def _confusion(self, cells: NDArray[np.float64]) -> NoisyCounts:
         if self.measure.kind == SCORES:
-            counts = ScoreCounts.of_cells(cells, self.deviation, self.spread)
-            table = counts.confusion(self.measure.bins // 2)
-            roc = score_metrics.roc_curve(counts, self.measure.edges, self.level)
-            calibration = score_metrics.calibration_curve(counts, self.measure.edges, self.level)
-            return PrivateScore(group, self._named(self._ranking(counts, table)), self._shares(table), roc, calibration)
-        table = NoisyCounts.plain(cells, self.deviation, self.spread)
-        return PrivateScore(group, self._named(self._counting(table)), self._shares(table))
+            return self._scores(cells).confusion(self.measure.bins // 2)
+        return NoisyCounts.plain(cells, self.deviation, self.spread)
 
     def _counting(self, table: NoisyCounts) -> dict[str, Callable[[], MetricInterval]]:
         return {
@@ -155,7 +175,8 @@ class _Reading:
     def _named(self, known: Mapping[str, Callable[[], MetricInterval]]) -> tuple[NoisyEstimate, ...]:
         assumptions = (INDEPENDENT, SPREAD) if self.estimator == "representative" else ()
         bound = self.measure.bound
-        cut = (CUT.format(bound, bound),) if self.measure.kind == ERRORS else ()
+        cut = [CUT.format(bound, bound)] if self.measure.kind == ERRORS else []
+        cut += [LEFT_OUT.format(self.measure.column)] if self.measure.levels else []
         found = []
         for name in self.measure.metrics:
             interval = known[name]()

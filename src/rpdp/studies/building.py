@@ -20,10 +20,10 @@ from rpdp.methods import method_named
 from rpdp.planning import PublicPlan, assign_allowed
 from rpdp.statistics import ModelCells
 from rpdp.studies.differentiable import require_differentiable
-from rpdp.studies.private_evaluation import plan_private_evaluation
+from rpdp.studies.private_evaluation import evaluated_rounds, plan_private_evaluation
 from rpdp.studies.real_run import own_limits
 from rpdp.studies.study_budgets import declared, load_budgets
-from rpdp.studies.study_data import Source, load_source, make_evaluation, make_model
+from rpdp.studies.study_data import Source, group_column, load_source, make_evaluation, make_model
 from rpdp.training import require_private, require_value_independent
 
 if TYPE_CHECKING:
@@ -89,11 +89,13 @@ def build(
     seed: int | None,
     ledgers: Mapping[str, Ledger] | None = None,
     device: str = "cpu",
+    models: int | None = None,
 ) -> PreparedRun:
     """Build a federation, and refuse one that cannot run.
 
     With ledgers it is a real run: it has no seed, accuracy is not measured on the silos' own test records, and no
     refusal here depends on an account. `device` is the device on which silos train; the checks here run on the CPU.
+    `models` says how many models the private evaluation compares; by default those of the run itself.
     """
     start = 0 if seed is None else seed
     source = load_source(spec, start)
@@ -116,7 +118,9 @@ def build(
     require_private(model)
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
     evaluation = make_evaluation(spec, tests).checked(model) if is_tested else None
-    private = plan_private_evaluation(spec, public, measuring) if measuring and method.is_protected else None
+    private = None
+    if measuring and method.is_protected:
+        private = plan_private_evaluation(spec, public, measuring, models or len(evaluated_rounds(spec)))
     return PreparedRun(spec, settings, seed, source, model, silos, public, evaluation, private)
 
 
@@ -131,7 +135,11 @@ def _measuring(spec: StudyFile, enrolled: Mapping[str, SiloSource], model: nn.Mo
     """Every silo's own code for private evaluation; nothing if the file does not ask for it."""
     if spec.evaluation.share is None:
         return {}
-    return {name: ModelCells(held.train, model) for name, held in enrolled.items()}
+    column = group_column(spec)
+    return {
+        name: ModelCells(held.train, model, {column.name: held.groups} if column and held.groups is not None else None)
+        for name, held in enrolled.items()
+    }
 
 
 def _value_notes(model: nn.Module, source: Source) -> list[str]:

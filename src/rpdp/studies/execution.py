@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from torch import Tensor
+
     from rpdp.federation import RoundLog, RunResult
     from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_file import MethodSettings, StudyFile
@@ -42,6 +44,7 @@ def execute(
     *,
     workers: int | None,
     on_round: Callable[[RoundLog], None] | None = None,
+    on_model: Callable[[int, Tensor], None] | None = None,
     on_remark: Callable[[str], None] | None = None,
     checkpoint: Path | None = None,
 ) -> RunResult:
@@ -58,6 +61,7 @@ def execute(
             method=built.settings.method,
             workers=workers,
             on_round=on_round,
+            on_model=on_model,
             checkpoint=checkpoint,
         )
 

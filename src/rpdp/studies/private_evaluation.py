@@ -1,28 +1,35 @@
-"""Private evaluation at the end of a run: planned from declarations with it, charged like every other release.
+"""Private evaluation of a run's models: planned from declarations with the run, charged like every other release.
 
-    evaluation.json       in the directory of a run: the metrics with intervals, or why nothing was evaluated
-
-All of it is public: the server computes it from the noisy sums that silos release.
+One run of its own evaluates all models that are compared: the final one, those after every few rounds
+(`[evaluation] every`), or those of several candidates (`rpdp tune`). Which one is best follows from what was released,
+so choosing costs nothing more. Intervals are made for all models together (Bonferroni): that of the chosen one covers
+as often as it says although it was chosen by its value. The value itself is flattered by the choice.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import release_sums
-from rpdp.metrics import METRICS, title_of
+from rpdp.metrics import METRICS
 from rpdp.planning import DECLARED_SAMPLE
 from rpdp.statistics import DeclaredTest, EvaluationMeasure, NoisySums, evaluate, plan_evaluation
 from rpdp.statistics.estimate import LEVEL
 from rpdp.statistics.evaluation_measures import PRIVATE_METRICS
+from rpdp.studies.study_data import group_column, is_by_silo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-    from rpdp.federation import RunResult, Silo
+    from torch import Tensor
+
+    from rpdp.federation import Silo
+    from rpdp.federation.released_sums import ReleasedSums
     from rpdp.planning import PublicPlan
     from rpdp.statistics import EvaluationOutlook, ModelCells
     from rpdp.studies.building import PreparedRun
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
 
     Remark = Callable[[str], None] | None
 
-EVALUATION = "evaluation.json"
 UNANSWERED = (
     "no silo released its sums, because the evaluation was interrupted after it was charged; what was charged stays, "
     "and no noise is drawn a second time"
@@ -39,10 +45,33 @@ _SUFFIX = "-evaluation"
 """After the id of a run: the id of its evaluation in the ledgers."""
 
 
+@dataclass(frozen=True)
+class NamedModel:
+    """A released model by a name, such as "round 5"."""
+
+    name: str
+    values: Tensor
+
+
+def evaluated_rounds(spec: StudyFile) -> tuple[int, ...]:
+    """The rounds after which the model is evaluated: every so many, and the last one."""
+    rounds, every = spec.public_schedule.rounds, spec.evaluation.every
+    return (*range(every, rounds, every), rounds) if every is not None else (rounds,)
+
+
+def level_of(models: int) -> float:
+    """The level of each interval at which all of them together cover as often as one would at `LEVEL`.
+
+    >>> round(level_of(1), 4), round(level_of(5), 4)
+    (0.95, 0.99)
+    """
+    return 1.0 - (1.0 - LEVEL) / models
+
+
 def plan_private_evaluation(
-    spec: StudyFile, training: PublicPlan, measuring: Mapping[str, ModelCells]
+    spec: StudyFile, training: PublicPlan, measuring: Mapping[str, ModelCells], models: int
 ) -> EvaluationOutlook:
-    """Return the plan of the evaluation that the study file asks for, and what to expect of it."""
+    """Return the plan of the evaluation of so many models that the study file asks for, and what to expect of it."""
     section = spec.evaluation
     assert section.records is not None
     if spec.task.correct is not None:
@@ -54,6 +83,8 @@ def plan_private_evaluation(
             spec.declared_distribution.sample(DECLARED_SAMPLE, 0),
             delta=training.delta,
             estimator=section.estimator,
+            rounds=models,
+            level=level_of(models),
             share=section.share,
             study=training.study,
             silos_per_person=training.silos_per_person,
@@ -79,8 +110,13 @@ def measure_of(spec: StudyFile, outputs: int) -> EvaluationMeasure:
             f"{', '.join(PRIVATE_METRICS)}; name those, or remove share"
         )
     is_number = all(METRICS[name].needs == "numbers" for name in names)
+    column = group_column(spec)
     return EvaluationMeasure.for_metrics(
-        names, classes=0 if is_number else max(2, outputs), bound=spec.evaluation.bound
+        names,
+        classes=0 if is_number else max(2, outputs),
+        bound=spec.evaluation.bound,
+        column="" if column is None else column.name,
+        levels=() if column is None else column.levels,
     )
 
 
@@ -115,36 +151,66 @@ def _require_allowed(silo: Silo, run: str, public: PublicPlan) -> None:
     silo.preview(own, public)
 
 
-def evaluate_privately(built: PreparedRun, result: RunResult, heads: Path) -> dict[str, Any]:
-    """Let all silos release the sums of the evaluation of the final model, and return what follows from them.
+def evaluate_privately(
+    built: PreparedRun, models: Sequence[NamedModel], run: str, heads: Path, outlook: EvaluationOutlook
+) -> dict[str, Any]:
+    """Let all silos release the sums of the evaluation of these models, and return what follows from them.
 
     Nothing is spent if the plan foresees no useful interval. A silo that refuses now, such as one whose policy was
     changed in the meantime, does not undo the training: the reason takes the place of the numbers.
     """
-    outlook = built.private_evaluation
-    assert outlook is not None
-    facts: dict[str, Any] = {"expected": outlook.lines(), "scores": [], "not_evaluated": None}
+    facts: dict[str, Any] = {"expected": outlook.lines(), "scores": [], "models": [], "chosen": None}
+    facts |= {"level": level_of(len(models)), "not_evaluated": None}
     useless = _useless(built, outlook)
     if useless:
         return {**facts, "not_evaluated": useless[0]}
-    place: dict[str, Any] = {"run": f"{result.run}{_SUFFIX}"}
+    place: dict[str, Any] = {"run": f"{run}{_SUFFIX}"}
     place |= {"heads": heads} if built.seed is None else {"seed": built.seed}
     try:
-        released = release_sums(outlook.public, built.silos, model=built.model, values=result.values, **place)
+        values = [model.values for model in models]
+        released = release_sums(outlook.public, built.silos, model=built.model, values=values, **place)
     except PrivacyRefusal as error:
         return {**facts, "not_evaluated": str(error)}
     if not released.answered.any():
         return {**facts, "not_evaluated": UNANSWERED}
-    sums = NoisySums.of(outlook.public, released.by_silo)
-    return {
-        **facts,
+    facts |= {
         "run": released.run,
         "is_simulation": built.seed is not None,
-        "silos": list(sums.silos),
-        "noise": sums.deviation,
+        "silos": [silo for silo in released.silos if np.isfinite(released.by_silo[silo]).any()],
+        "noise": float(released.noise_std.max()),
         "plan": outlook.public.fingerprint,
-        "scores": [score.plain() for score in evaluate(sums)],
     }
+    return facts | _scored(built.spec, [model.name for model in models], released)
+
+
+def _scored(spec: StudyFile, names: Sequence[str], released: ReleasedSums) -> dict[str, Any]:
+    """The scores of every model that silos answered for, and which one is the best by the first metric."""
+    models: list[dict[str, Any]] = []
+    for place in np.flatnonzero(released.answered).tolist():
+        by_silo = {silo: sums[place : place + 1] for silo, sums in released.by_silo.items()}
+        scores = [each.plain() for each in evaluate(NoisySums.of(released.public, by_silo), level=level_of(len(names)))]
+        if is_by_silo(spec, spec.evaluation.by):
+            scores += _by_silo(released.public, by_silo, level_of(len(names)))
+        models.append({"name": names[place], "scores": scores})
+    best = best_of([model["scores"][0]["metrics"][0] for model in models])
+    return {"models": models, "chosen": models[best]["name"], "scores": models[best]["scores"]}
+
+
+def _by_silo(
+    public: PublicPlan, by_silo: Mapping[str, np.ndarray[Any, np.dtype[np.float64]]], level: float
+) -> list[dict[str, Any]]:
+    """The score of every silo that answered, from its own sums alone."""
+    answered = {silo: sums for silo, sums in by_silo.items() if np.isfinite(sums).all()}
+    return [
+        {**evaluate(NoisySums.of(public, {silo: sums}), level=level)[0].plain(), "group": silo}
+        for silo, sums in sorted(answered.items())
+    ]
+
+
+def best_of(estimates: Sequence[Mapping[str, Any]]) -> int:
+    """The place of the best estimate of one metric; of equal ones the first."""
+    sign = 1.0 if METRICS[estimates[0]["name"]].larger_is_better else -1.0
+    return max(range(len(estimates)), key=lambda place: sign * estimates[place]["value"])
 
 
 def _useless(built: PreparedRun, outlook: EvaluationOutlook) -> list[str]:
@@ -157,34 +223,3 @@ def _useless(built: PreparedRun, outlook: EvaluationOutlook) -> list[str]:
         f"evaluation.widest = {widest:g}; nothing is evaluated, and nothing spent. More test records, a larger share, "
         "or a metric that counts (accuracy) would help"
     ]
-
-
-def evaluation_lines(facts: Mapping[str, Any]) -> list[str]:
-    """The result in words; what was not evaluated says why."""
-    if facts["not_evaluated"] is not None:
-        return [f"private evaluation: {facts['not_evaluated']}"]
-    lines = []
-    for score in facts["scores"]:
-        of = f" of group {score['group']}" if score["group"] else ""
-        for one in score["metrics"]:
-            interval = f"{one['low']:.3f} to {one['high']:.3f} at {100 * LEVEL:g} %"
-            lines.append(f"private {title_of(one['name'])}{of}: {one['value']:.3f} ({interval})")
-    return [*lines, f"this speaks of {facts['scores'][0]['metrics'][0]['speaks_of']}"]
-
-
-def write_evaluation(directory: str | Path, facts: Mapping[str, Any]) -> None:
-    """Write the result of the evaluation into the directory of a run."""
-    text = json.dumps(facts, indent=2, ensure_ascii=False)
-    (Path(directory) / EVALUATION).write_text(text + "\n", encoding="utf-8")
-
-
-def read_evaluation(directory: str | Path) -> dict[str, Any] | None:
-    """Read the result of the evaluation; None if the run has none."""
-    path = Path(directory) / EVALUATION
-    if not path.is_file():
-        return None
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found | {name: found[name] for name in ("expected", "scores", "not_evaluated")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged: {type(error).__name__}: {error}") from None

@@ -5,8 +5,10 @@
     rounds.jsonl          one line per round, as the server saw it
     model.safetensors     the final model, parameter by parameter
     result.json           the result in numbers; it exists only if the run is finished
+    models/               the models after earlier rounds, if private evaluation chooses among them
     silo/NAME/            silo-plan.parquet, draws.parquet and view.json: sensitive; outlook.json of a real run, too
     silo/budget-groups.json  metrics of the final model on training records, by budget: sensitive
+    silo/held-out-groups.json  the same on held-out records, of a run with private evaluation: sensitive
 
 How long a round of a real run takes depends on how many records are drawn (privacy.md, rule 14). Its times are
 therefore in the silos' `view.json`, not in the public part. `read_result` returns the `RunResult` that `write_result`
@@ -47,7 +49,9 @@ FORMAT = "rpdp-run/2"
 _FORMATS = ("rpdp-run/1", FORMAT)
 """Formats that are read. The first one knows accuracy only."""
 PLAN, ROUNDS, MODEL, RESULT = "public-plan.json", "rounds.jsonl", "model.safetensors", "result.json"
+MODELS = "models"
 SILOS, VIEW, GROUPS, OUTLOOK = "silo", "view.json", "budget-groups.json", "outlook.json"
+HELD_OUT_GROUPS = "held-out-groups.json"
 STUDY_FILE = "study.toml"
 _FORMER_STUDY_FILE = "run.toml"
 """The name of the study file in directories written by release 0.1."""
@@ -62,13 +66,12 @@ def write_result(result: RunResult, model: nn.Module, directory: str | Path, *, 
     directory.mkdir(parents=True, exist_ok=True)
     result.public.write(directory / PLAN)
     write_rounds(directory, result.rounds, with_time=result.is_simulation)
-    _write_model(result.values, model, directory / MODEL)
+    write_model(result.values, model, directory / MODEL)
     time = None if result.is_simulation else [result.seconds, *(log.seconds for log in result.rounds)]
     for name, view in result.silos.items() if keep_silos else ():
         _write_view(view, directory / SILOS / name, time)
     if keep_silos and result.groups:
-        with private_file(directory / SILOS / GROUPS, overwrite=True) as file:
-            file.write(json.dumps([asdict(group) for group in result.groups], indent=2).encode() + b"\n")
+        write_groups(directory, GROUPS, result.groups)
     # The result file comes last, and is replaced as a whole: its presence marks the run as finished.
     fresh = directory / f".{RESULT}.new"
     fresh.write_text(json.dumps(summary(result), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -92,6 +95,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "only_class": None if score is None else score.only_class,
         "remarks": [] if score is None else list(score.remarks),
         "rounds": len(result.rounds),
+        **({} if result.chosen_round is None else {"chosen_round": result.chosen_round}),
         "silos": sorted(result.silos),
         "parameters": result.values.numel(),
         **time,
@@ -163,11 +167,12 @@ def read_result(directory: str | Path) -> RunResult:
             public=public,
             method=head["method"],
             seed=head["seed"],
-            values=_read_model(directory / MODEL),
+            values=read_model(directory / MODEL),
             rounds=rounds,
             silos={name: _read_view(directory / SILOS / name, public) for name in head["silos"]},
             seconds=seconds,
-            groups=_read_groups(directory),
+            groups=read_groups(directory, GROUPS),
+            chosen_round=head.get("chosen_round"),
         )
     except FileNotFoundError as error:
         raise InputError(f"{directory}: the run is damaged: missing {error.filename or error}") from None
@@ -234,7 +239,8 @@ def _timed(directory: Path, head: dict[str, Any], rounds: tuple[RoundLog, ...]) 
     return whole, tuple(replace(log, seconds=seconds) for log, seconds in zip(rounds, each, strict=True))
 
 
-def _write_model(values: Tensor, model: nn.Module, path: Path) -> None:
+def write_model(values: Tensor, model: nn.Module, path: Path) -> None:
+    """Write a flat model, parameter by parameter; `model` gives them their names."""
     flat = FlatModel(copy.deepcopy(model))
     flat.values.data.copy_(values)
     named = {name: value.detach().clone().contiguous() for name, value in flat.module.named_parameters()}
@@ -244,7 +250,7 @@ def _write_model(values: Tensor, model: nn.Module, path: Path) -> None:
     fresh.replace(path)
 
 
-def _read_model(path: Path) -> Tensor:
+def read_model(path: Path) -> Tensor:
     """Read the trained parameters as one flat tensor."""
     with safe_open(path, framework="pt") as file:
         names = json.loads((file.metadata() or {})["rpdp"])["trained"]
@@ -263,9 +269,16 @@ def _write_view(view: SiloView, directory: Path, time: list[float] | None) -> No
     (directory / VIEW).write_text(json.dumps(facts) + "\n", encoding="utf-8")
 
 
-def _read_groups(directory: Path) -> tuple[GroupScore, ...]:
-    """Read the metrics by budget; nothing where none were measured, as by release 0.1."""
-    path = directory / SILOS / GROUPS
+def write_groups(directory: Path, name: str, groups: Iterable[GroupScore]) -> None:
+    """Write metrics by budget, which are sensitive."""
+    (directory / SILOS).mkdir(parents=True, exist_ok=True, mode=0o700)
+    with private_file(directory / SILOS / name, overwrite=True) as file:
+        file.write(json.dumps([asdict(group) for group in groups], indent=2).encode() + b"\n")
+
+
+def read_groups(directory: Path, name: str) -> tuple[GroupScore, ...]:
+    """Read metrics by budget; nothing where none were measured, as by release 0.1."""
+    path = directory / SILOS / name
     if not path.is_file():
         return ()
     return tuple(GroupScore(**group) for group in json.loads(path.read_text(encoding="utf-8")))

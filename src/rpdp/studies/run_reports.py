@@ -11,8 +11,15 @@ from rpdp.errors import InputError, RpdpError
 from rpdp.ledger.store.holds import uncovered_note
 from rpdp.methods import METHODS
 from rpdp.report import ReportFacts, write_report
-from rpdp.studies.private_evaluation import read_evaluation
-from rpdp.studies.run_directory import RESULT, read_outlooks, read_result, study_file_in
+from rpdp.studies.evaluation_file import read_evaluation
+from rpdp.studies.run_directory import (
+    HELD_OUT_GROUPS,
+    RESULT,
+    read_groups,
+    read_outlooks,
+    read_result,
+    study_file_in,
+)
 from rpdp.studies.study_file import StudyFile
 
 if TYPE_CHECKING:
@@ -46,8 +53,13 @@ def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sec
 
 
 def _facts_in(directory: str | Path, spec: StudyFile) -> ReportFacts:
-    """Return the facts of a run, with what its ledgers had left for it; the edition to share drops that."""
-    return replace(facts_of(spec), outlook=read_outlooks(directory), evaluation=read_evaluation(directory))
+    """Return the facts of a run, with what only its silos may see; the edition to share drops that."""
+    return replace(
+        facts_of(spec),
+        outlook=read_outlooks(directory),
+        evaluation=read_evaluation(directory),
+        held_out_groups=read_groups(Path(directory), HELD_OUT_GROUPS),
+    )
 
 
 def facts_of(spec: StudyFile) -> ReportFacts:

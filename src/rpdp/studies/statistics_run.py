@@ -40,7 +40,7 @@ from rpdp.studies.building import policy_of, simulated_account
 from rpdp.studies.execution import real_run_errors
 from rpdp.studies.real_run import heads_of, open_ledgers, own_limits, run_id
 from rpdp.studies.study_budgets import load_budgets
-from rpdp.studies.study_data import SiloSource
+from rpdp.studies.study_data import SiloSource, is_by_silo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +56,6 @@ DEFAULT_SHARE = 0.1
 DEFAULT_STATISTICS = ("mean", "sd", "histogram")
 OF_RECORDS = ("count", "correlation")
 """Statistics that are not of one column: how many records there are, and the correlations of all pairs of numbers."""
-
-BY_SILO = "silo"
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,8 @@ class Question:
         return None if self.is_by_silo(spec) else self.by
 
     def is_by_silo(self, spec: StudyFile) -> bool:
-        """Whether groups are silos: each releases sums of its own in any case, so that costs nothing more."""
-        return self.by is not None and self.by in (BY_SILO, _table_of(spec).section.silo)
+        """Whether groups are silos, which costs nothing more."""
+        return is_by_silo(spec, self.by)
 
     def terms(self, spec: StudyFile) -> RequestTerms:
         """The settings that decide prices."""

@@ -22,6 +22,8 @@ from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.federation import Evaluation
 from rpdp.metrics import Metric, metric_named
+from rpdp.setting_fields import nearest
+from rpdp.statistics import Levels, declared_columns
 from rpdp.studies.table_models import TARGET_METRICS, table_loss, table_model
 from rpdp.studies.user_code import call_factory, load_function
 from rpdp.tasks.dataset import FederatedData
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
     Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
+BY_SILO = "silo"
+"""In place of a column of groups: every silo."""
+
 _NAME = re.compile(r"[\w][\w.-]{0,99}")
 
 
@@ -54,6 +59,8 @@ class SiloSource:
     test_ids: list[str] | None = None
     test_subjects: list[str] | None = None
     held_out: NDArray[np.bool_] | None = None
+    groups: NDArray[np.object_] | None = None
+    test_groups: NDArray[np.object_] | None = None
 
     __repr__ = counts_repr
 
@@ -68,7 +75,11 @@ class SiloSource:
         both = Records(tuple(torch.cat(pair) for pair in inputs), torch.cat([self.train.targets, self.test.targets]))
         subjects = None if self.subjects is None else [*self.subjects, *(self.test_subjects or ())]
         held_out = np.arange(len(both)) >= len(self.train)
-        return replace(self, train=both, ids=[*self.ids, *self.test_ids], subjects=subjects, held_out=held_out)
+        groups = None
+        if self.groups is not None and self.test_groups is not None:
+            groups = np.concatenate([self.groups, self.test_groups])
+        ids = [*self.ids, *self.test_ids]
+        return replace(self, train=both, ids=ids, subjects=subjects, held_out=held_out, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -119,7 +130,8 @@ def _load_silos(spec: StudyFile, split: int) -> tuple[str, tuple[str, ...], dict
     """Return the name of the data, notes on them, and the silos."""
     if spec.table is not None:
         tables = spec.table.load(spec.directory, split)
-        return spec.short_name, (), {silo: _of_table(each) for silo, each in tables.items()}
+        column = group_column(spec)
+        return spec.short_name, (), {silo: _of_table(each, column) for silo, each in tables.items()}
     task = spec.named_task
     if task is not None:
         given = task.load(spec.task.partition, seed=split)
@@ -170,11 +182,48 @@ def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:
     return SiloSource(records_of(train), ids[0], records_of(test), test_ids=ids[1])
 
 
-def _of_table(table: EncodedTable) -> SiloSource:
+def _of_table(table: EncodedTable, column: GroupColumn | None) -> SiloSource:
     train, test = table.take(~table.is_test), table.take(table.is_test)
     subjects = [None if part.subjects is None else part.subjects.tolist() for part in (train, test)]
+    groups = [None if column is None else column.of(part) for part in (train, test)]
     parts = table_records(train), train.ids.tolist(), table_records(test), subjects[0], table.survey
-    return SiloSource(*parts, test_ids=test.ids.tolist(), test_subjects=subjects[1])
+    tested = {"test_ids": test.ids.tolist(), "test_subjects": subjects[1]}
+    return SiloSource(*parts, **tested, groups=groups[0], test_groups=groups[1])
+
+
+@dataclass(frozen=True)
+class GroupColumn:
+    """A column of a table whose public levels are groups."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    def of(self, table: EncodedTable) -> NDArray[np.object_]:
+        """The level of every row; empty where it is missing, or another value."""
+        names, places = np.array([*self.levels, ""], dtype=object), table.values[self.name]
+        known = np.isfinite(places) & (places < len(self.levels))
+        return np.asarray(names[np.where(known, places, len(self.levels)).astype(np.int64)])
+
+
+def is_by_silo(spec: StudyFile, by: str | None) -> bool:
+    """Whether groups are silos: each releases sums of its own in any case, so that costs nothing more."""
+    return by is not None and by in (BY_SILO, None if spec.table is None else spec.table.section.silo)
+
+
+def group_column(spec: StudyFile) -> GroupColumn | None:
+    """The column of `evaluation.by`; None without one, and for silos."""
+    name = spec.evaluation.by
+    if name is None or is_by_silo(spec, name):
+        return None
+    declared = {} if spec.table is None else declared_columns(spec.table.schema)
+    facts = None if spec.table is None or name not in spec.table.schema.columns else declared.get(name)
+    if not isinstance(facts, Levels):
+        known = [each for each, one in declared.items() if isinstance(one, Levels)]
+        raise InputError(
+            f"evaluation.by={name!r} must be {BY_SILO!r}, or a column of a [table] with public levels"
+            f"{nearest(name, known)}"
+        )
+    return GroupColumn(name, facts.levels)
 
 
 def table_records(table: EncodedTable) -> Records:

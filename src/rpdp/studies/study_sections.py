@@ -242,6 +242,8 @@ class EvaluationSection:
         positives: The declared share of class 1, by default one half; it only serves to foresee intervals.
         bound: For mae and rmse: larger errors count as this one. Declare it, do not look for it.
         widest: Of the first metric: if half its interval would be longer than this, nothing is evaluated or spent.
+        every: With share: also evaluate the models after every so many rounds, and keep the best one.
+        by: With share: metrics for each group as well: a column of the table with levels, or "silo".
     """
 
     metrics: tuple[str, ...] | None = setting(list_of(metric), None)
@@ -251,6 +253,8 @@ class EvaluationSection:
     positives: float = setting(require_fraction, 0.5)
     bound: float | None = setting(require_positive, None)
     widest: float = setting(require_positive, 0.1)
+    every: int | None = setting(require_count, None)
+    by: str | None = setting(text, None)
 
     def __post_init__(self) -> None:
         if (self.share is None) != (self.records is None):
@@ -258,6 +262,9 @@ class EvaluationSection:
                 "evaluation.share and evaluation.records belong together: the share of budgets for private evaluation, "
                 "and the declared number of test records of a silo"
             )
+        for name in ("every", "by"):
+            if self.share is None and getattr(self, name) is not None:
+                raise InputError(f"evaluation.{name} is about private evaluation: give evaluation.share, or remove it")
 
 
 @dataclass(frozen=True)

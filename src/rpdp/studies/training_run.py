@@ -19,11 +19,16 @@ from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.devices import require_device
 from rpdp.ledger.inspection.outlook import outlook_lines
 from rpdp.studies.building import build
+from rpdp.studies.evaluation_file import EVALUATION, write_evaluation
 from rpdp.studies.execution import execute, real_run_errors, slow_kernel_remarks
-from rpdp.studies.private_evaluation import EVALUATION, evaluate_privately, require_evaluation, write_evaluation
+from rpdp.studies.held_out_groups import held_out_groups
+from rpdp.studies.private_evaluation import require_evaluation
 from rpdp.studies.real_run import heads_of, open_ledgers, run_id
+from rpdp.studies.round_choice import RoundChoice
 from rpdp.studies.run_directory import (
+    HELD_OUT_GROUPS,
     MODEL,
+    MODELS,
     PLAN,
     RESULT,
     ROUNDS,
@@ -33,6 +38,7 @@ from rpdp.studies.run_directory import (
     is_finished,
     read_result,
     study_file_in,
+    write_groups,
     write_outlooks,
     write_result,
     write_rounds,
@@ -52,7 +58,8 @@ if TYPE_CHECKING:
     from rpdp.studies.study_file import MethodSettings
 
 CHECKPOINT = "checkpoint"
-_OURS = (STUDY_FILE, SCHEMA_COPY, PLAN, ROUNDS, MODEL, RESULT, EVALUATION, *EDITIONS.values(), SILOS, CHECKPOINT)
+_RESULTS = (PLAN, ROUNDS, MODEL, MODELS, RESULT, EVALUATION, *EDITIONS.values(), SILOS)
+_OURS = (STUDY_FILE, SCHEMA_COPY, CHECKPOINT, *_RESULTS)
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ def train(
     workers: int | None = None,
     device: str = "cpu",
     wait: float = 0.0,
+    evaluates: bool = True,
     on_begin: Callable[[PreparedRun], None] | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
     on_remark: Callable[[str], None] | None = None,
@@ -103,6 +111,7 @@ def train(
         workers: The number of processes of a simulation; it does not change the result. A real run has one.
         device: The device of a simulation, cpu or cuda. A real run trains on the CPU.
         wait: For how many seconds a real run waits for each ledger that another process is writing.
+        evaluates: Whether the private evaluation of the study file is made; False where several runs share one.
         on_begin: Called with the run that is about to start.
         on_round: Called after every round.
         on_remark: Called with remarks such as the use of a slow kernel.
@@ -129,12 +138,21 @@ def train(
                 require_signal(found)
         else:
             built = build(spec, settings, seed, device=device)
-        require_evaluation(built, run, on_remark)
+        if evaluates:
+            require_evaluation(built, run, on_remark)
         if on_begin is not None:
             on_begin(built)
         recorder = _Recorder(directory, built, found, on_round)
+        choice = RoundChoice(built, directory)
         if seed is not None:
-            result = execute(built, workers=workers, on_round=recorder, on_remark=on_remark, checkpoint=checkpoint)
+            result = execute(
+                built,
+                workers=workers,
+                on_round=recorder,
+                on_model=choice.keep,
+                on_remark=on_remark,
+                checkpoint=checkpoint,
+            )
         else:
             with real_run_errors(), slow_kernel_remarks(on_remark):
                 result = run_production(
@@ -145,12 +163,16 @@ def train(
                     run=run,
                     evaluation=built.evaluation,
                     on_round=recorder,
+                    on_model=choice.keep,
                     checkpoint=checkpoint,
                     heads=heads_of(spec),
                 )
         recorder.begin()
-        if built.private_evaluation is not None:
-            write_evaluation(directory, evaluate_privately(built, result, heads_of(spec)))
+        if built.private_evaluation is not None and evaluates:
+            result, told = choice.made(result, heads_of(spec))
+            write_evaluation(directory, told)
+            with real_run_errors():
+                write_groups(directory, HELD_OUT_GROUPS, held_out_groups(built, result.values))
         write_result(result, built.model, directory)
     write_reports(result, directory, spec)
     shutil.rmtree(checkpoint, ignore_errors=True)

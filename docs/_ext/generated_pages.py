@@ -73,6 +73,7 @@ SILO = {
     "models.NAME": silo_file.ModelSection,
     "requests": silo_file.RequestSection,
     "policy": silo_file.LimitSection,
+    "metrics": silo_file.MetricsSection,
     "simulation": silo_file.SimulationSection,
 }
 _TYPES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from rpdp.lazy import lazy_names
+from rpdp.version import __version__
 
 TYPE_CHECKING = False  # importing typing would double the time of `import rpdp`
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from rpdp.sampling import Seeded as Seeded
     from rpdp.training import Records as Records
     from rpdp.training import train_central as train_central
-
-__version__ = "0.2.0.dev0"
 
 _HOME_OF = {
     "BudgetTable": "rpdp.budgets",

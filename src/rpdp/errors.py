@@ -77,6 +77,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large"
     VERSION = "version"
     BUSY = "busy"
+    STORAGE = "storage"
     REFUSED = "refused"
     FAILED = "failed"
 

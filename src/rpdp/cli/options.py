@@ -13,6 +13,7 @@ from rpdp.errors import InputError
 if TYPE_CHECKING:
     from rpdp.accounting import Accountant, Schedule
     from rpdp.budgets import BudgetTable, Distribution
+    from rpdp.log_format import LogFormat
     from rpdp.studies.study_file import StudyFile
 
 MOST_RECORDS = 100_000_000
@@ -49,7 +50,20 @@ RecordsFile = Annotated[
     Path | None,
     typer.Option("--records", help="With budgets by person: the table of their records (record,subject)."),
 ]
+LogFormatOption = Annotated[
+    str, typer.Option("--log-format", help="text, or json: one JSON object per line of the log.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def log_format_of(name: str) -> LogFormat:
+    """A checked format of log lines."""
+    from rpdp.log_format import LOG_FORMATS
+
+    for known in LOG_FORMATS:
+        if name == known:
+            return known
+    raise InputError(f"--log-format {name} must be one of {', '.join(LOG_FORMATS)}")
 
 
 def method_of(given: str | None, spec: StudyFile) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli import options
 from rpdp.cli.output import print_json, say, say_line
 from rpdp.cli.signals import stop_on_signal
+from rpdp.log_format import begin_logging
 
 if TYPE_CHECKING:
     from rpdp.deployment.agent.agent import Agent
@@ -120,9 +120,42 @@ def _facts(spec: SiloFile, agent: Agent) -> dict[str, Any]:
 
 
 @app.command()
+def status(
+    file: SiloFileArgument,
+    certificates: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificates",
+            help="The directory of ca.crt and NAME.crt; by default that of the silo file, or /etc/rpdp.",
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Say how the silo stands, beside its running agent: nothing is changed. Run it as the agent's user.
+
+    Exit codes, for monitoring: 0 the agent answers and nothing asks for attention; 1 no agent answers; 2 a file is
+    wrong or missing; 3 the ledger is refused; 4 the agent answers, but something asks for attention (a certificate that
+    ends within 30 days, a clock that differs, another release than the installed one, a problem of the last week).
+
+    Example: `rpdp silo status silo.toml`
+    """
+    from rpdp.deployment.agent.agent_status import silo_status
+    from rpdp.deployment.files.silo_file import SiloFile
+
+    found = silo_status(SiloFile.read(file), certificates)
+    if as_json:
+        print_json(found.facts())
+    else:
+        for line in found.lines():
+            say_line(line)
+    raise typer.Exit(found.exit_code)
+
+
+@app.command()
 def serve(
     file: SiloFileArgument,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log who connects.")] = False,
+    log_format: options.LogFormatOption = "text",
     wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
@@ -136,10 +169,9 @@ def serve(
     from rpdp.deployment.agent.socket_service import Service
     from rpdp.deployment.files.silo_file import SiloFile
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("rpdp").setLevel(logging.DEBUG if verbose else logging.INFO)
+    begin_logging(options.log_format_of(log_format), verbose=verbose)
     spec = SiloFile.read(file)
-    with open_agent(spec, wait) as agent:
+    with open_agent(spec, wait, watched=True) as agent:
         if as_json:
             print_json(_facts(spec, agent))
             sys.stdout.flush()

@@ -26,6 +26,7 @@ from rpdp.checks import require_count, require_positive
 from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.checkpoint import Checkpoint
 from rpdp.federation.frames import Frame
+from rpdp.federation.handshake import Greeting, hello
 from rpdp.federation.heads import newest_heads, read_heads, write_heads
 from rpdp.federation.messages import Update
 from rpdp.federation.released_sums import ReleasedSums
@@ -157,6 +158,7 @@ class Coordinator:
         self._strangers: set[str] = set()
         self._admitted: set[str] = set()
         self._refusals: dict[str, str] = {}
+        self._unready: dict[str, str] = {}
         self._rounds: list[RoundLog] = []
         self._uncovered: dict[str, list[str]] = {}
         self._has_begun = False
@@ -211,12 +213,22 @@ class Coordinator:
                 time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
         missing = sorted(wanted - self._admitted)
         if len(self._admitted) < self._needed:
+            reasons = "; ".join(f"{silo}: {self._why_missing(silo)}" for silo in missing)
             raise RpdpError(
                 f"{len(self._admitted)} of {len(wanted)} silos are ready after {self._settings.patience:g} s, but "
-                f"{self._needed} are needed; missing: {', '.join(missing)}{self._give_up()}"
+                f"{self._needed} are needed; missing: {reasons}{self._give_up()}"
             )
         if missing:
             LOG.warning("starting without %s; they may join later", ", ".join(missing))
+
+    def _why_missing(self, silo: str) -> str:
+        """What is known of a silo that is not ready, for the operator."""
+        if silo in self._refusals:
+            return f"refused: {self._refusals[silo]}"
+        if silo in self._unready:
+            return self._unready[silo]
+        is_there = silo in self._address or silo in self._present.values()
+        return "its node is connected, but has not answered" if is_there else "its node is not connected"
 
     @property
     def _needed(self) -> int:
@@ -306,7 +318,7 @@ class Coordinator:
         for address in present:
             if address not in known:
                 if address not in self._strangers:
-                    requests[address] = Frame({"kind": "hello"})
+                    requests[address] = hello()
                 continue
             silo = known[address]
             if silo not in self._admitted:
@@ -337,7 +349,10 @@ class Coordinator:
             self._keep_head(silo, frame)
             return self._take_known(silo, frame, current)
         except (RpdpError, ValueError, TypeError, KeyError, RecursionError) as error:
-            LOG.warning("address %s: malformed response: %s", address, error)
+            name = silo or self._present.get(address, "")
+            LOG.warning("%s: malformed response: %s", f"silo {name}" if name else f"address {address}", error)
+            if name and isinstance(error, PrivacyRefusal) and error.reason is Reason.VERSION:
+                self._unready[name] = str(error)
             if silo is None:
                 self._strangers.add(address)
             elif current is not None:
@@ -358,8 +373,12 @@ class Coordinator:
             if frame.kind == "update":
                 current.updates.append(Update.from_bytes(silo, frame.payload))
         elif frame.kind == "unreachable":
-            LOG.warning("silo %s: its agent cannot be reached", silo)
+            self._note_unreachable(silo)
         return False
+
+    def _note_unreachable(self, silo: str) -> None:
+        LOG.warning("silo %s: its agent cannot be reached", silo)
+        self._unready[silo] = "its node is connected, but the agent does not answer there; start the agent"
 
     def _refused(self, silo: str, reason: str, current: _Round | None) -> bool:
         LOG.warning("silo %s refused: %s", silo, reason)
@@ -375,6 +394,11 @@ class Coordinator:
 
     def _meet(self, address: str, frame: Frame) -> bool:
         """Learn which silo is at a new address; return whether it is one of this run."""
+        name = self._present.get(address, "")
+        if frame.kind == "unreachable" and name and name not in self._unready:
+            self._note_unreachable(name)
+        if frame.kind == "refused" and name:
+            self._unready[name] = f"its agent refused: {frame.facts['reason']}"
         if frame.kind != "hello":
             return False
         silo = str(frame.facts["silo"])
@@ -386,6 +410,9 @@ class Coordinator:
             self._refusals[silo] = "a simulation and a real run cannot be mixed"
             self._strangers.add(address)
             return False
+        for remark in Greeting.of(frame.facts).remarks(f"silo {silo}"):
+            LOG.warning("%s", remark)
+        self._unready.pop(silo, None)
         self._address[silo] = address
         return True
 

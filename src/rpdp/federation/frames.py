@@ -7,7 +7,7 @@ because a Flower app loads it in a new process for every message.
 
 | request | facts | payload | answers |
 |---|---|---|---|
-| hello | | | hello: silo, is_simulation |
+| hello | version, clock (both or neither) | | hello: silo, is_simulation, version, clock |
 | admit | run, plan (the public plan), hold (seconds), head (the latest that the server knows) | | admitted |
 | cancel | run, head | | cancelled |
 | round | run, plan (its fingerprint), round, correction (is there one), head | model, correction | update, sat-out |
@@ -27,12 +27,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import PrivacyRefusal, Reason
+from rpdp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAGIC = b"rpdp-sa2"
 _FAMILY = MAGIC[:-1]
+RELEASES = {b"rpdp-sa1": "0.1", MAGIC: "0.2"}
+"""The releases of rpdp by the protocol that they speak."""
+
 _HEADER = struct.Struct("<8sIQ")
 HEADER_BYTES = _HEADER.size
 MOST_FACTS = 1 << 20
@@ -77,9 +81,13 @@ class Frame:
         """Read a frame from `take`, which returns the requested number of bytes, or fewer at the end."""
         magic, facts, payload = _HEADER.unpack(_whole(take, HEADER_BYTES))
         if magic != MAGIC:
-            same = magic[:-1] == _FAMILY
+            if magic[:-1] != _FAMILY:
+                raise PrivacyRefusal(f"a frame begins with {magic!r}, not {MAGIC!r}", Reason.MALFORMED)
+            release = f"rpdp {RELEASES[magic]}" if magic in RELEASES else "another release"
             raise PrivacyRefusal(
-                f"a frame begins with {magic!r}, not {MAGIC!r}", Reason.VERSION if same else Reason.MALFORMED
+                f"the other side speaks protocol {magic.decode('ascii', 'replace')} ({release}), this one "
+                f"{MAGIC.decode()} (rpdp {__version__}); install the same release at both sides",
+                Reason.VERSION,
             )
         if facts > MOST_FACTS or payload > most_payload:
             raise PrivacyRefusal(

@@ -236,9 +236,8 @@ AGENT = (
         "hello-tells-how-far-the-ledger-is",
         "rule 14",
         "deployment/agent/agent.py",
-        'return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated})',
-        "head, name = self._head(), self.silo.name\n"
-        '                return Frame({"kind": "hello", "head": head, "silo": name, "is_simulation": simulated})',
+        '"is_simulation": simulated, **own_greeting()}',
+        '"is_simulation": simulated, "head": self._head(), **own_greeting()}',
         (f"{_AGENT}test_hello_tells_the_name_and_nothing_of_the_ledger",),
     ),
     # What leaves
@@ -254,7 +253,7 @@ AGENT = (
         "failure-after-the-charge-told",
         "rule 12",
         "deployment/agent/agent.py",
-        '            LOG.exception("round %d could not be trained; it sits out, charged", announcement.round)\n',
+        '            LOG.error("%s: %s", problem, error, exc_info=not isinstance(error, RpdpError))\n',
         "            raise\n",
         (f"{_AGENT}test_a_failure_after_the_charge_looks_like_sitting_out",),
     ),
@@ -262,7 +261,7 @@ AGENT = (
         "error-text-leaks",
         "rule 12",
         "deployment/agent/agent.py",
-        "        except Exception:  # its text stays here; nothing was released\n",
+        "        except Exception as error:  # its text stays here; nothing was released\n",
         '        except Exception as error:\n            return Frame({"kind": "refused", "reason": repr(error)})\n',
         (f"{_AGENT}test_a_failure_before_the_charge_is_one_word_and_charges_nothing",),
     ),
@@ -270,9 +269,9 @@ AGENT = (
         "refusal-carries-its-text",
         "rule 12",
         "deployment/agent/agent.py",
-        '    LOG.warning("refused (%s): %.500s", refusal.reason, refusal)\n'
-        "    return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)\n",
-        '    return Frame({**refused(refusal.reason).facts, "text": str(refusal)})\n',
+        '        self._journal.note_problem(f"a request was refused ({word}): {refusal!s:.500}")\n'
+        "        return refused(word)\n",
+        '        return Frame({**refused(word).facts, "text": str(refusal)})\n',
         (f"{_AGENT}test_a_closed_run_is_refused_and_makes_room_for_another",),
     ),
     Mutant(

@@ -13,16 +13,19 @@ requests take turns (`turns`): one round is trained at a time.
 from __future__ import annotations
 
 import copy
+import errno
 import logging
 import threading
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rpdp.deployment.agent.agent_journal import AgentJournal
 from rpdp.deployment.agent.request_decoding import checked_facts, decode_announcement, decode_head, decode_plan
 from rpdp.deployment.agent.turns import Turns
-from rpdp.errors import InputError, PrivacyRefusal, Reason
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.fingerprint import model_fingerprint
 from rpdp.federation.frames import Frame, refused
+from rpdp.federation.handshake import own_greeting
 from rpdp.federation.messages import Update
 from rpdp.federation.policy import CONCURRENT_RUNS
 from rpdp.federation.silo import TooLate
@@ -47,6 +50,7 @@ LOG = logging.getLogger("rpdp.silo")
 SMALLEST_MICRO_BATCH = 256
 """With micro-batches of one record a step takes a hundred times as long."""
 
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _SHORTEST_PATIENCE = 60.0
 _TURNS_WAITED = 2
 """A request waits this many turns of every run before it is refused as busy."""
@@ -101,6 +105,7 @@ class Agent:
         threads: Threads for torch. With one, a seeded silo gives the same bits as in the simulator.
         trainer: Where rounds are trained; by default a new process, which inherits what this one has open.
         evaluated: The fingerprint of the model that may be evaluated; None for any that may be trained.
+        journal: Notes answers after they have left their turn, for the steward and for monitoring; by default nowhere.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class Agent:
         threads: int = 1,
         trainer: TrainingProcess | None = None,
         evaluated: str | None = None,
+        journal: AgentJournal | None = None,
     ) -> None:
         if not models and not silo.purposes.answered:
             raise InputError(f"silo {silo.name}: no model is allowed, and no request; name at least one")
@@ -124,6 +130,7 @@ class Agent:
         self._randomness = randomness
         self._timing = timing
         self._evaluated = evaluated
+        self._journal = journal or AgentJournal(silo.name)
         self._closed = frozenset(closed_runs)
         self._most_runs = max_concurrent_runs
         turns = _TURNS_WAITED * max_concurrent_runs * (timing.release_after or 0.0)
@@ -161,11 +168,17 @@ class Agent:
 
     def answer(self, request: Frame) -> Frame:
         """Answer a request, at the time the answer is due."""
+        answer = self._answered(request)
+        if answer.facts.get("reason") != Reason.MALFORMED:
+            self._journal.note(request, answer)  # now, after its public time
+        return answer
+
+    def _answered(self, request: Frame) -> Frame:
         try:
             facts = checked_facts(request)
             if request.kind == "hello":
                 simulated = self.silo.account.is_simulation
-                return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated})
+                return Frame({"kind": "hello", "silo": self.silo.name, "is_simulation": simulated, **own_greeting()})
             if request.kind != "cancel" and facts["run"] in self._closed:
                 raise PrivacyRefusal(f"run {facts['run']!r} is in closed_runs of the silo file", Reason.CLOSED_RUN)
             run = facts["run"] if facts["run"] in self.silo.runs else _NO_RUN
@@ -176,7 +189,7 @@ class Agent:
                 self._timing.hold(began)
                 return answer
         except PrivacyRefusal as refusal:
-            return _answer_of(refusal)
+            return self._answer_of(refusal)
 
     def _decide(self, request: Frame, facts: dict[str, Any], began: float) -> Frame:
         try:
@@ -187,9 +200,12 @@ class Agent:
             return self._round(facts, request.payload, began)
         except PrivacyRefusal:
             raise
-        except Exception:  # its text stays here; nothing was released
-            LOG.exception("refused (%s)", Reason.FAILED)
-            return refused(Reason.FAILED)
+        except Exception as error:  # its text stays here; nothing was released
+            word = Reason.STORAGE if isinstance(error, OSError) and error.errno in _OF_THE_DISK else Reason.FAILED
+            is_explained = word is Reason.STORAGE or isinstance(error, RpdpError)
+            LOG.error("refused (%s): %s", word, error, exc_info=not is_explained)
+            self._journal.note_problem(f"a request was refused ({word}): {error or type(error).__name__}")
+            return refused(word)
 
     def _admit(self, run: str, plan: dict[str, Any], hold: int, head: dict[str, Any] | None) -> Frame:
         public = decode_plan(plan)
@@ -213,7 +229,7 @@ class Agent:
         except PrivacyRefusal as refusal:
             # Returned, not raised, so that it leaves at the public time: it may come after budgets and steward actions
             # were read, which takes longer the more there are.
-            return _answer_of(refusal)
+            return self._answer_of(refusal)
         self._served.add(run)
         self._turns.keep(self.silo.runs)
         LOG.info("admitted run %r, plan %s…; held for %d s until its first round", run, public.fingerprint[:12], hold)
@@ -308,9 +324,12 @@ class Agent:
         try:
             return self.silo.finish(self.silo.train(announcement, in_time))
         except TooLate:
-            LOG.warning("round %d was not trained in time; it sits out, charged: see release_after", announcement.round)
-        except Exception:  # a record may have caused it, so it must look like sitting out
-            LOG.exception("round %d could not be trained; it sits out, charged", announcement.round)
+            problem = f"round {announcement.round} was not trained in time; it sits out, charged: see release_after"
+            LOG.warning("%s", problem)
+        except Exception as error:  # a record may have caused it, so it must look like sitting out
+            problem = f"round {announcement.round} could not be trained; it sits out, charged"
+            LOG.error("%s: %s", problem, error, exc_info=not isinstance(error, RpdpError))
+        self._journal.note_problem(problem)
         return None
 
     def _acknowledge(self, run: str, head: dict[str, Any] | None) -> None:
@@ -351,8 +370,9 @@ class Agent:
         head = self.silo.account.public_head()
         return None if head is None else asdict(head)
 
-
-def _answer_of(refusal: PrivacyRefusal) -> Frame:
-    """One word for the server; the text goes to the silo's own log."""
-    LOG.warning("refused (%s): %.500s", refusal.reason, refusal)
-    return refused(Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason)
+    def _answer_of(self, refusal: PrivacyRefusal) -> Frame:
+        """One word for the server; the text goes to the silo's own log."""
+        word = Reason.FAILED if refusal.reason is Reason.REFUSED else refusal.reason
+        LOG.warning("refused (%s): %.500s", word, refusal)
+        self._journal.note_problem(f"a request was refused ({word}): {refusal!s:.500}")
+        return refused(word)

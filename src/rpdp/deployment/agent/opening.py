@@ -12,6 +12,7 @@ import torch
 
 from rpdp.budgets import BudgetTable
 from rpdp.deployment.agent.agent import Agent, AllowedModel, checked_kernel
+from rpdp.deployment.agent.agent_journal import AgentJournal
 from rpdp.deployment.agent.release_timing import Timing
 from rpdp.deployment.files.silo_file import ALL_COLUMNS
 from rpdp.display import counts_repr
@@ -45,8 +46,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
-    """The agent of a silo. It holds the silo's ledger as its only writer until the block ends."""
+def open_agent(spec: SiloFile, wait: float = 0.0, *, watched: bool = False) -> Iterator[Agent]:
+    """The agent of a silo. It holds the silo's ledger as its only writer until the block ends.
+
+    One that is watched writes its status, and metrics if the silo file names a file for them.
+    """
     torch.set_num_threads(1)  # torch's threads do not survive a fork; the process that trains has its own
     models = _models(spec)
     held = silo_records(spec)
@@ -70,6 +74,7 @@ def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
             held_out=held.held_out,
         )
         ledger.left(silo.budgets, spec.policy.lifetime_delta)  # raises now if a record has no account
+        journal = _journal(spec) if watched else AgentJournal(spec.silo.name)
         agent = Agent(
             silo,
             models,
@@ -79,11 +84,23 @@ def open_agent(spec: SiloFile, wait: float = 0.0) -> Iterator[Agent]:
             max_concurrent_runs=spec.policy.max_concurrent_runs,
             trainer=trainer,
             evaluated=_evaluated(spec, models),
+            journal=journal,
         )
         try:
+            if watched:
+                journal.begin()
             yield agent
         finally:
             agent.close()
+            if watched:
+                journal.end()
+
+
+def _journal(spec: SiloFile) -> AgentJournal:
+    from rpdp.ledger.store.ledger_files import LedgerFiles
+
+    metrics = None if spec.metrics is None else spec.file(spec.metrics.file)
+    return AgentJournal(spec.silo.name, status=LedgerFiles(spec.file(spec.silo.ledger)).agent, metrics=metrics)
 
 
 @contextmanager

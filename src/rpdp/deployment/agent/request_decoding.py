@@ -28,6 +28,9 @@ _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "cancel": {"run": str, "head": (dict, type(None))},
     "round": {"run": str, "plan": str, "round": int, "correction": bool, "head": (dict, type(None))},
 }
+_GREETING: dict[str, type | tuple[type, ...]] = {"version": str, "clock": int}
+"""A server since release 0.2 says these in its `hello`; nothing of an answer depends on them."""
+
 _HEAD_FIELDS = {"ledger": str, "count": int, "head": str}
 _LONGEST_NAME = 100
 
@@ -35,6 +38,8 @@ _LONGEST_NAME = 100
 def checked_facts(request: Frame) -> dict[str, Any]:
     """The facts of a request: all that its kind needs, of the right types, and no others."""
     wanted = _FIELDS.get(request.kind)
+    if request.kind == "hello" and len(request.facts) > 1:
+        wanted = _GREETING
     if wanted is None or set(request.facts) != {"kind", *wanted}:
         raise PrivacyRefusal(f"request {request.kind!r} with fields {sorted(request.facts)}", Reason.MALFORMED)
     for name, kind in wanted.items():

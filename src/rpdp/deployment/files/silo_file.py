@@ -20,6 +20,8 @@ max_share_per_run = 0.1                  of every lifetime budget; a new run nee
 max_hold = 86400                         seconds; how long a run may hold budgets before its first round
 release_after = 5.0                      seconds; "ready" reveals how long training takes
 allowed_plans = ["…"]                    fingerprints; without it any plan within the limits
+[metrics]                                optional: public numbers for a monitoring system
+file = "/var/lib/…/rpdp.prom"            read by the textfile collector of node_exporter
 """
 
 from __future__ import annotations
@@ -69,6 +71,13 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 def _fingerprints(name: str, value: object) -> tuple[str, ...]:
     """A list of plans; an empty one allows none."""
     return () if value == [] else list_of(require_fingerprint)(name, value)
+
+
+def _prometheus_file(name: str, value: object) -> str:
+    """A file that node_exporter reads: it passes over those with another ending."""
+    if not text(name, value).endswith(".prom"):
+        raise InputError(f"{name}={value!r} must end with .prom, or node_exporter does not read it")
+    return str(value)
 
 
 @dataclass(frozen=True)
@@ -239,6 +248,17 @@ class LimitSection:
 
 
 @dataclass(frozen=True)
+class MetricsSection:
+    """`[metrics]`: public numbers for a monitoring system. Everybody on the machine can read the file.
+
+    Attributes:
+        file: Written by the agent after each of its answers, for the textfile collector of node_exporter: *.prom.
+    """
+
+    file: str = setting(_prometheus_file, meaning="the file that the agent writes, such as /var/lib/…/rpdp.prom")
+
+
+@dataclass(frozen=True)
 class SimulationSection:
     """`[simulation]`: a seed, for tests. It needs a ledger made with --simulation, and protects nobody."""
 
@@ -246,7 +266,7 @@ class SimulationSection:
 
 
 _SECTIONS: dict[str, type[Any]] = {"silo": SiloSection, "data": DataSection, "policy": LimitSection}
-_KNOWN = [*_SECTIONS, "models", "requests", "simulation"]
+_KNOWN = [*_SECTIONS, "models", "requests", "metrics", "simulation"]
 
 
 @dataclass(frozen=True)
@@ -260,6 +280,7 @@ class SiloFile:
     models: Mapping[str, ModelSection]
     simulation: SimulationSection | None
     requests: RequestSection = RequestSection()
+    metrics: MetricsSection | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> SiloFile:
@@ -301,7 +322,8 @@ class SiloFile:
             raise InputError(
                 f"requests.evaluation={requests.evaluation!r} must be one of the models: {', '.join(allowed)}"
             )
-        return cls(path, **parts, models=allowed, simulation=seeded, requests=requests)
+        metrics = read_section(MetricsSection, "metrics", values["metrics"]) if "metrics" in values else None
+        return cls(path, **parts, models=allowed, simulation=seeded, requests=requests, metrics=metrics)
 
     @property
     def directory(self) -> Path:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.ledger.stewardship.actions import Action
 from rpdp.ledger.stewardship.directory_watch import DirectoryWatch
 from rpdp.ledger.store import crash_points
@@ -63,12 +63,14 @@ class Inbox:
             if not self._needed:
                 return ()
             raise PrivacyRefusal(
-                f"{self._path} is missing, so a withdrawal could not take effect; create the directory again to go on"
+                f"{self._path} is missing, so a withdrawal could not take effect; create the directory again to go on",
+                Reason.STORAGE,
             ) from None
         except OSError as error:
             raise PrivacyRefusal(
                 f"{self._path} cannot be read ({error.strerror}), so a withdrawal could not take effect; run this as "
-                "the user whom the ledger belongs to"
+                "the user whom the ledger belongs to",
+                Reason.STORAGE,
             ) from None
 
     def _list(self) -> tuple[str, ...]:
@@ -164,7 +166,8 @@ class Inbox:
             except (OSError, InputError) as error:
                 raise PrivacyRefusal(
                     f"{path}: this steward action cannot be read ({error}). It may be a withdrawal, so nothing is "
-                    "released until you submit the action again and remove this file"
+                    "released until you submit the action again and remove this file",
+                    Reason.STORAGE,
                 ) from None
             if action.name not in _names(file) or action.ledger != self._ledger:
                 raise PrivacyRefusal(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from rpdp.errors import InputError, PrivacyRefusal, RpdpError
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.schema import APPLICATION_ID, DAMAGED, FORMAT, LATER_TABLES, OLDER_FORMATS, statements
 
@@ -140,7 +140,9 @@ class Database:
     def transaction(self) -> Iterator[None]:
         """Run the block as one transaction. If it ends without an exception, everything in it is on disk."""
         if self._broken:
-            raise PrivacyRefusal(f"{self.path}: an earlier write failed; close the ledger and open it again to go on")
+            raise PrivacyRefusal(
+                f"{self.path}: an earlier write failed; close the ledger and open it again to go on", Reason.STORAGE
+            )
         with self._explained():
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -215,13 +217,15 @@ class Database:
         except apsw.FullError:
             raise PrivacyRefusal(
                 f"{self.path}: the disk is full. Nothing was changed and nothing was released; free some space and try "
-                "again"
+                "again",
+                Reason.STORAGE,
             ) from None
         except apsw.IOError as error:
             self._broken = True
             raise PrivacyRefusal(
                 f"{self.path}: the disk reported an error ({error}). Nothing was released; check the disk, then open "
-                "the ledger again: it holds everything that was committed"
+                "the ledger again: it holds everything that was committed",
+                Reason.STORAGE,
             ) from None
         except apsw.NotADBError:
             raise InputError(f"{self.path} is not a ledger, or its header is damaged") from None

@@ -17,6 +17,7 @@ class LedgerFiles:
     | `ledger.db.head` | the latest state, to detect a rollback | no |
     | `ledger.db.inbox/` | steward actions that are not booked yet | no |
     | `ledger.db.lock` | which process is writing (the lock itself is on `ledger.db`) | no |
+    | `ledger.db.agent` | what the agent that has it open says of itself, for `rpdp silo status` | no |
     | `ledger.db.policy.toml` | the steward's limits for every run on this ledger, if stated there | no |
     """
 
@@ -46,6 +47,11 @@ class LedgerFiles:
     def lock(self) -> Path:
         """The note of who is writing."""
         return self._beside("lock")
+
+    @property
+    def agent(self) -> Path:
+        """What the agent that has the ledger open says of itself."""
+        return self._beside("agent")
 
     @property
     def limits(self) -> Path:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rpdp.errors import PrivacyRefusal
+from rpdp.errors import PrivacyRefusal, Reason
 from rpdp.ledger.store.chain import ROLLED_BACK, PublicHead, canonical
 from rpdp.private_files import OWNER_ONLY, hand_over, read_regular, write_durably
 
@@ -56,7 +56,8 @@ class RollbackNotes:
                 os.fsync(self._file)
         except OSError as error:
             raise PrivacyRefusal(
-                f"{self._path} cannot be written ({error}); nothing was released. Check the disk and the permissions"
+                f"{self._path} cannot be written ({error}); nothing was released. Check the disk and the permissions",
+                Reason.STORAGE,
             ) from None
 
     def _slot(self, chain: Chain, acknowledged: PublicHead | None) -> bytes:

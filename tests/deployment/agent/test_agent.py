@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import shutil
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from rpdp.federation.frames import Frame
 from rpdp.ledger import Ledger
 from rpdp.ledger.store.chain import GENESIS, PublicHead
 from rpdp.planning import Recipe
+from rpdp.version import __version__
 from tests.deployment.agent.scene import (
     LIFETIME_DELTA,
     MODEL,
@@ -66,7 +68,12 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 def test_hello_tells_the_name_and_nothing_of_the_ledger(agent: Agent) -> None:
     """A head that is told at any time would tell when a round was stored, and so how long its training took."""
-    assert told(agent, Frame({"kind": "hello"})).facts == {"kind": "hello", "silo": "a", "is_simulation": False}
+    facts = {"kind": "hello", "silo": "a", "is_simulation": False}
+    answer = told(agent, Frame({"kind": "hello"})).facts
+    assert abs(answer.pop("clock") - time.time()) < 60.0  # the wall clock, in whole seconds
+    assert answer == {**facts, "version": __version__}
+    assert told(agent, Frame({"kind": "hello", "version": "9", "clock": 5})).kind == "hello"
+    assert reason(told(agent, Frame({"kind": "hello", "version": "9"}))) == "malformed"
     seeded = in_memory(Making(PUBLIC, seed=1))
     assert told(seeded, Frame({"kind": "hello"})).facts["is_simulation"] is True
 
@@ -269,7 +276,7 @@ def test_a_disk_that_fails_when_the_update_is_stored(
             vfs.disarm()
             monkeypatch.undo()
             again = told(agent, announcement(PUBLIC, 2))
-            assert again.kind == "update" if kind == FULL else reason(again) == "failed"
+            assert again.kind == "update" if kind == FULL else reason(again) == "storage"
     finally:
         vfs.unregister()
     with opened(tmp_path, MAKING) as agent:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from rpdp.errors import InputError, PrivacyRefusal, Reason
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.coordinator import RoundSettings
 from rpdp.federation.frames import MAGIC, Frame, refused
+from rpdp.federation.handshake import Greeting
+from rpdp.version import __version__
 from tests.deployment.agent.federations import PUBLIC, agents, coordinator, making, plan, simulated
 from tests.deployment.agent.links import Local
 from tests.deployment.agent.scene import in_memory
@@ -157,3 +159,65 @@ def test_a_mute_silo_costs_nothing_but_its_updates(tmp_path: Path) -> None:
 
     result = coordinator(tmp_path, PUBLIC, Mute(agents(PUBLIC))).go()
     assert all("b" not in log.joined and not log.rejected for log in result.rounds)
+
+
+# Messages name the cause
+
+
+def test_missing_silos_are_named_with_what_is_known_of_them(tmp_path: Path) -> None:
+    """One has no node, one no agent, one speaks another protocol; the words are the operator's."""
+    link = Silent({**agents(PUBLIC), "at 1": None})
+    link.names = {"at 1": "b", "at 2": "c"}
+    link.hidden = {"at 0"}
+    with pytest.raises(RpdpError) as refused_run:
+        coordinator(tmp_path, PUBLIC, link, patience=0.5).go()
+    said = str(refused_run.value)
+    assert "a: its node is not connected" in said
+    assert "b: its node is connected, but the agent does not answer there; start the agent" in said
+    assert (
+        f"c: the other side speaks protocol rpdp-sa1 (rpdp 0.1), this one rpdp-sa2 (rpdp {__version__}); install the "
+        "same release at both sides" in said
+    )
+
+
+class Silent(Local):
+    """A link to an agent of release 0.1 among others: it refuses our protocol in its own."""
+
+    def _one(self, address: str, sent: bytes) -> bytes | None:
+        if address == "at 2":
+            return refused(Reason.VERSION).to_bytes().replace(MAGIC, b"rpdp-sa1")
+        return super()._one(address, sent)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"clock": 3600}, "the clock of silo a is 1.0 h ahead of the one here"),
+        ({"clock": -3600}, "the clock of silo a is 1.0 h behind the one here"),
+        ({"clock": -2 * 86400}, "the clock of silo a is 2.0 days behind the one here"),
+        ({"clock": 30}, ""),
+        ({"clock": 1 << 4000}, ""),
+        ({"clock": "now"}, ""),
+        ({}, ""),
+        ({"version": "9.9"}, f"silo a runs rpdp 9.9; here is rpdp {__version__}"),
+        ({"version": __version__}, ""),
+        ({"version": "\n"}, ""),
+    ],
+)
+def test_a_silo_with_another_clock_or_release_is_named(facts: dict[str, object], said: str) -> None:
+    given = {name: value + 1000 if isinstance(value, int) else value for name, value in facts.items()}
+    remarks = Greeting.of(given, now=1000.0).remarks("silo a")
+    assert [text[: len(said)] for text in remarks] == ([said] if said else [])
+
+
+def test_remarks_on_a_silo_stop_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Later(Local):
+        def answered(self, address: str, request: Frame, answer: Callable[[], Frame]) -> Frame:
+            given = answer()
+            if given.kind == "hello":
+                given.facts["clock"] -= 3600
+            return given
+
+    link = Later(agents(PUBLIC))
+    assert torch.equal(coordinator(tmp_path, PUBLIC, link).go().values, simulated(PUBLIC).values)
+    assert sum("is 1.0 h behind the one here" in line for line in caplog.messages) == 3

@@ -162,6 +162,8 @@ class AgentJournal:
 
     def note(self, request: Frame, answer: Frame) -> None:
         """Note an answer that has left its turn."""
+        if request.kind == "hello" and "clock" not in request.facts:
+            return  # somebody at the silo, such as `rpdp silo status`, or a server of release 0.1
         with self._lock:
             now = self._clock()
             if request.kind == "hello":

@@ -18,6 +18,8 @@ from rpdp.errors import InputError
 from rpdp.federation import Silo
 from rpdp.federation import silo as silo_module
 from rpdp.federation.frames import Frame
+from rpdp.metrics_text import MetricFamily
+from rpdp.version import __version__
 from tests.deployment.agent.scene import Making, admission, announcement, in_memory, opened, public_plan, reason, told
 from tests.federation.world import make_records
 
@@ -136,7 +138,7 @@ def test_control_a_metric_of_the_silo_itself_would_tell(
             size = len(made.held)
 
             def leaking(counts: Any, families: Callable[[Any], list[Any]] = families, size: int = size) -> list[Any]:
-                more = agent_journal.MetricFamily("rpdp_silo_records", "Records.")
+                more = MetricFamily("rpdp_silo_records", "Records.")
                 more.add(size)
                 return [*families(counts), more]
 
@@ -247,7 +249,7 @@ def test_another_clock_and_another_release_are_named_once(
         told(found.agent, Frame({"kind": "hello", "version": "9.0", "clock": clock}))
     found.agent.close()
     assert [line for line in caplog.messages if "the server" in line] == [
-        f"the server runs rpdp 9.0; here is rpdp {agent_journal.__version__}",
+        f"the server runs rpdp 9.0; here is rpdp {__version__}",
         "the clock of the server is 1.0 h ahead of the one here; set both by NTP (`timedatectl`): holds, keys and "
         "certificates go by the clock",
     ]

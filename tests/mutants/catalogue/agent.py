@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _AGENT = "tests/deployment/agent/test_agent.py::"
+_JOURNAL = "tests/deployment/agent/test_agent_journal.py::"
 _TIMING = "tests/deployment/agent/test_release_timing.py::"
 _SERVICE = "tests/deployment/agent/test_socket_service.py::"
 _SILOFILE = "tests/deployment/files/test_silo_file.py::"
@@ -239,6 +240,32 @@ AGENT = (
         '"is_simulation": simulated, **own_greeting()}',
         '"is_simulation": simulated, "head": self._head(), **own_greeting()}',
         (f"{_AGENT}test_hello_tells_the_name_and_nothing_of_the_ledger",),
+    ),
+    # What people who watch an agent can read
+    Mutant(
+        "metrics-written-before-the-public-time",
+        "rule 14",
+        "deployment/agent/agent.py",
+        "                self._timing.hold(began)\n                return answer\n",
+        "                self._journal.note(request, answer)\n"
+        "                self._timing.hold(began)\n                return answer\n",
+        (f"{_JOURNAL}test_files_change_at_public_times_alone",),
+    ),
+    Mutant(
+        "status-of-an-agent-readable-by-others",
+        "rule 14",
+        "deployment/agent/agent_journal.py",
+        'json.dumps(facts, indent=1) + "\\n", OWNER_ONLY)',
+        'json.dumps(facts, indent=1) + "\\n", _EVERYBODY)',
+        (f"{_JOURNAL}test_who_may_read_what",),
+    ),
+    Mutant(
+        "problem-of-a-silo-among-its-metrics",
+        "rule 16",
+        "deployment/agent/agent_journal.py",
+        "_replace(self._metrics, metrics_text(self._counts.families()), _EVERYBODY)",
+        '_replace(self._metrics, metrics_text(self._counts.families()) + f"# {self._problem}\\n", _EVERYBODY)',
+        (f"{_JOURNAL}test_who_may_read_what",),
     ),
     # What leaves
     Mutant(

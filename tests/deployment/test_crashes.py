@@ -26,6 +26,7 @@ from rpdp.deployment.trial import federation, start_agent
 from rpdp.studies.run_directory import read_result, read_rounds
 from rpdp.studies.study_data import records_of
 from rpdp.training import FlatModel
+from tests.programs import needs_nginx
 
 from . import trials
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.account import RunStatus
 
 pytestmark = [
+    needs_nginx,
     pytest.mark.slow,
     pytest.mark.skipif("RPDP_DATA" not in os.environ, reason="RPDP_DATA is not set: it must name the real data"),
 ]

@@ -26,7 +26,6 @@ from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.flower import server_run as server
 from rpdp.deployment.flower.control import Control, FlowerRun, FlowerRunStatus, Value
 from rpdp.deployment.flower.environment import executable
-from rpdp.deployment.processes import free_port
 from rpdp.deployment.trial import start_agent
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation.frames import Frame
@@ -85,8 +84,14 @@ def rpdp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def made(rpdp: Rpdp) -> Rpdp:
-    rpdp("deploy", "init", "study.toml", "--silos", SILOS, "--out", "f", "--port", free_port(), "--trial")
+    rpdp("deploy", "init", "study.toml", "--silos", SILOS, "--out", "f", *ports(), "--trial")
     return rpdp
+
+
+def ports() -> list[object]:
+    """Options with ports that are free here."""
+    port, superlink = trials.free_ports(2)
+    return ["--port", port, "--superlink-port", superlink]
 
 
 COMMANDS = [["silo", "check"], ["silo", "serve"], *(["deploy", name] for name in ("init", "up", "register", "run"))]

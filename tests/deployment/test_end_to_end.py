@@ -22,6 +22,7 @@ from rpdp.deployment.trial import federation
 from rpdp.studies.run_directory import read_result
 from rpdp.studies.study_data import records_of
 from rpdp.tasks.registry import task
+from tests.programs import needs_nginx
 
 from . import trials
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rpdp.budgets import BudgetTable
     from rpdp.deployment.files.layout import Layout
 
+pytestmark = needs_nginx
 SILOS = ("silo-00", "silo-01")
 SEED = 7
 WAIT = 300.0

@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rpdp.deployment.files.certificates import make_authority, make_server_certificate, make_silo_key
+from rpdp.deployment.files.certificates import (
+    make_authority,
+    make_loopback_certificate,
+    make_server_certificate,
+    make_silo_key,
+)
 from rpdp.deployment.flower.control import Control, Value, one_line
 from rpdp.deployment.flower.environment import flower_environment
 from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
@@ -179,9 +184,10 @@ def test_connection_file(tmp_path: Path) -> None:
 
 def test_wrong_arguments(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
-    certificate = make_server_certificate(authority, tmp_path, ["127.0.0.1", "fl.example"])
-    with pytest.raises(InputError, match=r"valid for fl\.example, 127\.0\.0\.1, not for localhost"):
-        SuperLink(tmp_path / "server", certificate, host="localhost")
+    public = make_server_certificate(authority, tmp_path / "public", ["fl.example", "10.0.0.7"])
+    with pytest.raises(InputError, match=r"valid for fl\.example, 10\.0\.0\.7, not for 127\.0\.0\.1"):
+        SuperLink(tmp_path / "server", public)
+    certificate = make_loopback_certificate(tmp_path / "loopback")
     with pytest.raises(InputError, match=r"none\.key: no such file"):
         SuperNode(tmp_path / "a", "127.0.0.1:1", authority.certificate, tmp_path / "none.key")
     with pytest.raises(InputError, match="must be HOST:PORT"):

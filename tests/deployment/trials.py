@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,6 @@ from rpdp.budgets import BudgetTable
 from rpdp.deployment.agent.opening import record_ids
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
-from rpdp.deployment.processes import free_port
 from rpdp.federation import Server, Update
 from rpdp.federation.heads import NAME as HEADS
 from rpdp.federation.heads import read_heads
@@ -71,11 +71,22 @@ def study_text(
     return _STUDY.format(**locals())
 
 
-def make_layout(directory: Path, study: str, silos: Sequence[str]) -> Layout:
-    """A federation on a free port of this machine."""
+def make_layout(directory: Path, study: str, silos: Sequence[str], *, stock: bool = False) -> Layout:
+    """A federation on free ports of this machine, with one for stock SuperNodes if so asked."""
     path = directory / "study.toml"
     path.write_text(study)
-    return Layout.create(directory / "f", StudyFile.read(path), silos, "127.0.0.1", free_port())
+    port, behind, for_stock = free_ports(3)
+    ports = {"superlink_port": behind, "stock_port": for_stock if stock else None}
+    return Layout.create(directory / "f", StudyFile.read(path), silos, "127.0.0.1", port, **ports)
+
+
+def free_ports(number: int) -> list[int]:
+    """Different free ports of this machine."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def set_value(layout: Layout, silo: str, key: str, value: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from rpdp.deployment.processes import free_port
 from tests.compatibility.test_release_0_1 import NORTH, unpacked
 from tests.docs.console import DOCS, ROOT, commands, fences, matches, run_page
+from tests.programs import needs_nginx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,7 @@ def test_a_page_works_as_it_stands(page: Path, capsys: pytest.CaptureFixture[str
     run_page(text_of(page), capsys)
 
 
+@needs_nginx
 @pytest.mark.slow
 def test_two_hospitals_with_all_processes(capsys: pytest.CaptureFixture[str]) -> None:
     said = run_page(text_of(HOSPITALS), capsys, slow=True)

@@ -49,7 +49,19 @@ def init(
     host: Annotated[str, typer.Option("--host", help="Where silos reach the server: a name or an address.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.")] = 8443,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port, for nodes with a certificate.")] = (
+        8443
+    ),
+    stock_port: Annotated[
+        int | None,
+        typer.Option("--stock-port", min=1, max=65535, help="A port for Flower's own SuperNodes, which have none."),
+    ] = None,
+    superlink_port: Annotated[
+        int | None,
+        typer.Option(
+            "--superlink-port", min=1, max=65535, help="The server's port on its own loopback. Default: --port + 1."
+        ),
+    ] = None,
     trial: Annotated[
         bool, typer.Option("--trial", help="Also draw budgets and make ledgers, to try it on this machine.")
     ] = False,
@@ -66,7 +78,8 @@ def init(
     from rpdp.studies.study_file import StudyFile
 
     spec = StudyFile.read(file)
-    layout = Layout.create(out, spec, [name.strip() for name in silos.split(",")], host, port)
+    names = [name.strip() for name in silos.split(",")]
+    layout = Layout.create(out, spec, names, host, port, superlink_port=superlink_port, stock_port=stock_port)
     if trial:
         with layout.undone_on_failure():
             provide_trial_budgets(layout, spec)
@@ -119,6 +132,23 @@ def up(
         else:
             say_line(f"next, in another terminal: rpdp deploy run {directory} --run-id trial-1; Ctrl-C stops all")
         _until_stopped()
+
+
+@app.command()
+def serve(directory: Directory) -> None:
+    """Run the SuperLink of a server, until SIGTERM: on loopback, for the user who starts it alone.
+
+    It is what a service of the server's user starts. Silos reach it through the proxy, which is another service:
+    `nginx -e nginx/error.log -p DIRECTORY/server -c nginx.conf`, as the same user.
+
+    Example: `rpdp deploy serve /srv/rpdp`
+    """
+    from rpdp.deployment.files.layout import Layout
+    from rpdp.deployment.flower.flower_processes import SuperLink
+
+    layout = Layout.read(directory)
+    layout.prepare_server()
+    SuperLink.of(layout).become()
 
 
 @app.command()

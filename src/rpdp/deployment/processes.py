@@ -36,9 +36,15 @@ class Process:
     """A running command that writes to a log file, readable by its owner only; it is stopped when the context ends."""
 
     def __init__(
-        self, command: Sequence[str], *, environment: Mapping[str, str], directory: str | Path, log: str | Path
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: str | Path,
+        log: str | Path,
+        name: str = "",
     ) -> None:
-        self.name = Path(command[0]).name
+        self.name = name or Path(command[0]).name
         self.log = Path(log)
         self._mark = secrets.token_hex(16)
         self.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

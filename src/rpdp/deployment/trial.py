@@ -1,4 +1,4 @@
-"""A whole federation on one machine, for a trial: SuperLink, and for every silo its agent and its SuperNode.
+"""A whole federation on one machine, for a trial: SuperLink and proxy, and for every silo its agent and its SuperNode.
 
 The processes are those of a deployment, with TLS and registered keys. One machine cannot show the separation of users:
 here all processes run as one user, so an app that a server submits could read the silos' files.
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from rpdp.deployment.agent.agent_client import is_answering
 from rpdp.deployment.agent.opening import silo_records
-from rpdp.deployment.files.certificates import ServerCertificate
 from rpdp.deployment.flower.environment import executable
 from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
 from rpdp.deployment.flower.registration import register_silos
 from rpdp.deployment.processes import Process
+from rpdp.deployment.server_proxy import ServerProxy, check_proxy
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.studies.study_budgets import drawn_budgets
 
@@ -55,6 +55,7 @@ class RunningFederation:
     """The processes of a federation; nodes and agents by the name of the silo."""
 
     layout: Layout
+    proxy: ServerProxy
     link: SuperLink
     nodes: dict[str, SuperNode]
     agents: dict[str, Process]
@@ -64,29 +65,24 @@ class RunningFederation:
 def federation(layout: Layout) -> Iterator[RunningFederation]:
     """Start all processes of a federation, and stop them when the block ends."""
     files = {name: layout.silo_file(name) for name in layout.silos}
+    layout.prepare_server()
+    check_proxy(layout)
     with ExitStack() as stack:
         # Agents take longest to start (torch), so they start first and are waited for last.
         agents = {name: stack.enter_context(_launch(silo)) for name, silo in files.items()}
-        link = stack.enter_context(
-            SuperLink(
-                layout.server / "flower",
-                ServerCertificate.of(layout.server),
-                host=layout.host,
-                port=layout.port,
-                variables=_data_directory(),
-            )
-        )
+        link = stack.enter_context(SuperLink.of(layout))
+        proxy = stack.enter_context(ServerProxy(layout))
         register_silos(link.control, layout)
         nodes = {name: stack.enter_context(_node(layout, name, silo, link.address)) for name, silo in files.items()}
         for name, silo in files.items():
             _wait_for(agents[name], silo)
-        yield RunningFederation(layout, link, nodes, agents)
+        yield RunningFederation(layout, proxy, link, nodes, agents)
 
 
 def _node(layout: Layout, name: str, silo: SiloFile, superlink: str) -> SuperNode:
     home = layout.silo(name)
     settings = {"silo": name, "socket": str(silo.file(silo.silo.socket))}
-    return SuperNode(home / "flower", superlink, home / "ca.crt", home / f"{name}.key", settings)
+    return SuperNode(home / "flower", superlink, layout.loopback / "ca.crt", home / f"{name}.key", settings)
 
 
 def start_agent(silo: SiloFile) -> Process:
@@ -117,8 +113,3 @@ def _wait_for(agent: Process, silo: SiloFile) -> None:
             if agent.exit_code == kind.exit_code:
                 raise kind(str(error)) from None
         raise
-
-
-def _data_directory() -> dict[str, str]:
-    """Where data sets are: the server may evaluate the model on public records."""
-    return {name: os.environ[name] for name in ("RPDP_DATA",) if name in os.environ}

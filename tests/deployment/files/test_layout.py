@@ -49,8 +49,9 @@ def test_what_is_there(layout: Layout) -> None:
     shared = {*(f"authority/{name}" for name in ("ca.crt", "ca.key", "clients.crl")), "server/ca.crt"}
     issued = {f"authority/issued/{path.name}" for path in (layout.authority / "issued").iterdir()}
     assert len(issued) == len(SILOS)
-    names = ("deploy.toml", "server.crt", "server.key", "clients.crl", "study.toml", "plan.json")
-    server = {f"server/{name}" for name in names}
+    names = ("deploy.toml", "server.crt", "server.key", "clients.crl", "study.toml", "plan.json", "nginx.conf")
+    loopback = tuple(f"loopback/{name}" for name in ("ca.crt", "server.crt", "server.key"))
+    server = {f"server/{name}" for name in (*names, *loopback)}
     app = {"pyproject.toml", *(f"rpdp_app/{name}.py" for name in ("__init__", "server_app"))}
     keys = {f"server/keys/{name}.pub" for name in SILOS}
     own = {f"silos/{name}/{name}.{file}" for name in SILOS for file in ("key", "tls.key", "pub", "crt")}
@@ -72,7 +73,7 @@ def test_only_the_owner_looks_in(tmp_path: Path, study: StudyFile) -> None:
     folders = [layout.directory, *(path for path in layout.directory.rglob("*") if path.is_dir())]
     assert {mode(folder) for folder in folders} == {0o700}
     secrets = [path for path in layout.directory.rglob("*") if path.suffix == ".key" or path.name == "ledger.db"]
-    assert len(secrets) == 2 + 4 * len(SILOS)  # authority, server; of each silo its key twice, ledger, that one's key
+    assert len(secrets) == 3 + 4 * len(SILOS)  # of each silo its key twice, ledger, that one's key
     assert {mode(path) for path in secrets} == {0o600}
 
 
@@ -110,7 +111,8 @@ def test_the_names_of_the_server(tmp_path: Path, study: StudyFile, host: str, ad
     home = layout.server
     names = ServerCertificate.of(home).names()
     assert set(names) == {host, "127.0.0.1", "localhost"}
-    assert layout.address == Control.of(layout).address == address
+    assert (layout.address, layout.superlink_address) == (address, "127.0.0.1:8444")
+    assert Control.of(layout).address == layout.superlink_address
 
 
 def test_the_app(layout: Layout) -> None:

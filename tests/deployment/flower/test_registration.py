@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rpdp.deployment.files.certificates import ServerCertificate, make_silo_key
+from rpdp.deployment.files.certificates import make_silo_key
 from rpdp.deployment.flower.control import Control
 from rpdp.deployment.flower.flower_processes import SuperLink
 from rpdp.deployment.flower.registration import register_silos
@@ -58,7 +58,7 @@ def in_memory(layout: Layout) -> Iterator[Control]:
 
 @contextmanager
 def running(layout: Layout) -> Iterator[Control]:
-    with SuperLink(layout.server / "flower", ServerCertificate.of(layout.server), port=layout.port):
+    with SuperLink.of(layout):
         yield Control.of(layout)
 
 

@@ -4,6 +4,7 @@
 |---|---|---|---|
 | authority: signs certificates | `ca.crt`, `ca.key` | 5 years | `ca.crt`: everybody; `ca.key`: the operator, offline |
 | server certificate: TLS of the server | `server.crt`, `server.key` | 397 days | the server's machine |
+| loopback certificate: TLS from the proxy to the SuperLink | `loopback/` | 10 years | the server's machine |
 | silo key: its node proves who it is | `NAME.key`, `NAME.pub` | when replaced | the silo; the server has `NAME.pub` |
 | the same key for TLS | `NAME.tls.key` | when replaced | the silo |
 | silo certificate for that key | `NAME.crt` | 397 days | the silo |
@@ -22,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -132,6 +134,25 @@ def make_server_certificate(
     return made
 
 
+def make_loopback_certificate(directory: str | Path) -> ServerCertificate:
+    """A certificate for a SuperLink that only its own machine reaches, as 127.0.0.1.
+
+    It is apart from the federation's certificates, so renewing those never needs a new SuperLink, which would end the
+    runs in progress. Its authority signs this one certificate; that authority's key is not kept.
+    """
+    directory = Path(directory)
+    with TemporaryDirectory() as apart:
+        made = make_authority(apart, name="rpdp loopback", days=MOST_AUTHORITY_DAYS)
+        names = x509.SubjectAlternativeName([_alternative(name) for name in ("127.0.0.1", "localhost")])
+        key, days = _new_key(), MOST_AUTHORITY_DAYS
+        certificate = _issued(
+            made, "rpdp SuperLink", key.public_key(), days, ExtendedKeyUsageOID.SERVER_AUTH, names, most=days
+        )
+        files = {directory / "ca.crt": made.certificate.read_bytes(), directory / "server.crt": certificate}
+        _write_new({directory / "server.key": _pem(key)}, files)
+    return ServerCertificate.of(directory)
+
+
 def make_silo_certificate(
     authority: Authority, directory: str | Path, name: str, public_key: str | Path, *, days: int = DEFAULT_DAYS
 ) -> Path:
@@ -226,10 +247,11 @@ def _issued(
     days: int,
     purpose: x509.ObjectIdentifier,
     *extensions: x509.ExtensionType,
+    most: int = MOST_DAYS,
 ) -> bytes:
     """A certificate that the authority signs for one purpose. It ends with the authority's at the latest."""
     issuer, signer = _read_certificate(authority.certificate), _signing_key(authority)
-    until = min(_from_now(days), issuer.not_valid_after_utc)
+    until = min(_from_now(days, most), issuer.not_valid_after_utc)
     builder = (
         _signed(_subject(name), issuer.subject, key, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

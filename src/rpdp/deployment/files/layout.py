@@ -1,8 +1,8 @@
 """The directory that `rpdp deploy init` writes; each part goes to the machine it is for.
 
     authority/            ca.key signs certificates, issued/ has a copy of each silo's: keep it offline
-    server/               for the server: deploy.toml (names, host, port), certificate, revocation list, study.toml,
-                          plan.json, keys/ (public), app/
+    server/               for the server: deploy.toml (names, host, ports), certificate, revocation list, study.toml,
+                          plan.json, keys/ (public), app/; nginx.conf of its proxy, loopback/ (certificate behind it)
     silos/NAME/           for that silo: silo.toml to complete; node.toml with the node's key and certificates
 
 Nothing is overwritten, and a failure leaves nothing behind. Only the owner can read the directories.
@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 
 from rpdp.deployment.files.certificates import (
     make_authority,
+    make_loopback_certificate,
     make_server_certificate,
     make_silo_key,
     replace_file,
 )
 from rpdp.deployment.files.issuing import Issuer
 from rpdp.deployment.files.node_file import NODE_FILE, NodeFile, NodeSection
+from rpdp.deployment.files.proxy_file import PROXY_FILE, PROXY_HOME, proxy_configuration
 from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.errors import InputError
 from rpdp.setting_fields import plain_name
@@ -50,22 +52,43 @@ _APP = "rpdp_app"
 
 @dataclass(frozen=True)
 class Layout:
-    """The directory of a federation."""
+    """The directory of a federation.
+
+    Args:
+        directory: Where it is.
+        host: Where silos reach the server.
+        port: The port of its proxy for nodes with a certificate.
+        silos: Names of the silos.
+        superlink_port: The port of the SuperLink, on the server's loopback.
+        stock_port: The proxy's port for nodes that have no certificate, such as Flower's own SuperNode; None for none.
+    """
 
     directory: Path
     host: str
     port: int
     silos: tuple[str, ...]
+    superlink_port: int
+    stock_port: int | None = None
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the server."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """HOST:PORT of the server, for nodes with a certificate."""
+        return _address(self.host, self.port)
+
+    @property
+    def superlink_address(self) -> str:
+        """HOST:PORT of the SuperLink, for the server's own machine."""
+        return _address("127.0.0.1", self.superlink_port)
 
     @property
     def server(self) -> Path:
         """The part for the server."""
         return self.directory / "server"
+
+    @property
+    def loopback(self) -> Path:
+        """The certificate of the SuperLink on the server's loopback."""
+        return self.server / "loopback"
 
     @property
     def authority(self) -> Path:
@@ -104,7 +127,10 @@ class Layout:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
             names = tuple(plain_name("silos", name) for name in values["silos"])
-            return cls(directory.resolve(), str(values["host"]), int(values["port"]), names)
+            host, port = str(values["host"]), int(values["port"])
+            superlink = int(values.get("superlink_port", _port_behind(port)))  # absent before there was a proxy
+            stock = values.get("stock_port")
+            return cls(directory.resolve(), host, port, names, superlink, None if stock is None else int(stock))
         except OSError:
             raise InputError(
                 f"{directory}: no federation: server/{_DEPLOY} is missing; run `rpdp deploy init`, or name the "
@@ -114,7 +140,17 @@ class Layout:
             raise InputError(f"{path}: damaged: {error}") from None
 
     @classmethod
-    def create(cls, directory: str | Path, spec: StudyFile, silos: Sequence[str], host: str, port: int) -> Layout:
+    def create(
+        cls,
+        directory: str | Path,
+        spec: StudyFile,
+        silos: Sequence[str],
+        host: str,
+        port: int,
+        *,
+        superlink_port: int | None = None,
+        stock_port: int | None = None,
+    ) -> Layout:
         """Write everything except what only a silo knows."""
         directory = Path(directory)
         names = tuple(plain_name("silos", name) for name in silos)
@@ -122,7 +158,9 @@ class Layout:
             raise InputError(f"silos={', '.join(silos)!r} must name at least one silo, and none twice")
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise InputError(f"{directory} is not an empty directory; choose another one")
-        made = cls(directory.resolve(), host, port, names)
+        behind = _port_behind(port) if superlink_port is None else superlink_port
+        made = cls(directory.resolve(), host, port, names, behind, stock_port)
+        made._require_different_ports()
         plan = public_plan(spec, make_model(spec, 0), names)
         with made.undone_on_failure():
             made._write(spec, plan)
@@ -169,11 +207,27 @@ class Layout:
         issuer.publish(self.server)
         self._write_app()
         self.write_names()
+        self.prepare_server()
+
+    def prepare_server(self) -> None:
+        """Write what the server's processes need and a server's directory of an earlier release does not have."""
+        (self.server / PROXY_HOME).mkdir(mode=0o700, exist_ok=True)
+        if not self.loopback.exists():
+            make_loopback_certificate(self.loopback)
+        text = proxy_configuration(self.host, self.port, self.superlink_port, self.stock_port)
+        replace_file(self.server / PROXY_FILE, text.encode(), 0o644)
+
+    def _require_different_ports(self) -> None:
+        ports = [self.port, self.superlink_port, *([] if self.stock_port is None else [self.stock_port])]
+        if len(set(ports)) != len(ports):
+            raise InputError(f"ports {', '.join(map(str, ports))} must all be different: give another --superlink-port")
 
     def write_names(self) -> None:
         """Write the names of host and silos."""
         listed = ", ".join(f'"{name}"' for name in self.silos)
-        text = f'host = "{self.host}"\nport = {self.port}\nsilos = [{listed}]\n'
+        stock = "" if self.stock_port is None else f"stock_port = {self.stock_port}\n"
+        ports = f"port = {self.port}\nsuperlink_port = {self.superlink_port}\n{stock}"
+        text = f'host = "{self.host}"\n{ports}silos = [{listed}]\n'
         replace_file(self.server / _DEPLOY, text.encode(), 0o644)
 
     def _write_app(self) -> None:
@@ -183,6 +237,15 @@ class Layout:
         server = json.dumps(str(self.server), ensure_ascii=False)  # JSON escapes are valid in TOML
         text = _PYPROJECT.format(server=server, silos=",".join(self.silos))
         (self.app / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def _port_behind(port: int) -> int:
+    """The SuperLink's port, unless it is given: the one after the proxy's."""
+    return port + 1 if port < 65535 else port - 1
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _own_code(spec: StudyFile) -> list[Path]:

@@ -65,7 +65,7 @@ class Control:
     @classmethod
     def of(cls, layout: Layout) -> Self:
         """The connection to the server of a federation."""
-        return cls(layout.server / "operator", layout.address, layout.server / "ca.crt")
+        return cls(layout.server / "operator", layout.superlink_address, layout.loopback / "ca.crt")
 
     def register(self, public_key: str | Path, name: str) -> int:
         """Register the key of a SuperNode under the name of its silo; returns Flower's node id."""

@@ -5,21 +5,23 @@
         with SuperNode("silo-a", link.address, certificate.authority, key.private, {"silo": "a"}):
             link.control.submit("app").wait(timeout=600)
 
-TLS and SuperNode authentication are always on; no option turns them off. They ensure that a silo talks only to a server
-with a certificate from the authority, and that the server accepts only silos whose key is registered. They do not
-protect Flower's Control API (submit, register) on the same port, which accepts anyone who reaches it: expose only
-`/v1/fleet/` to the network. No silo's privacy depends on any of this.
+TLS and SuperNode authentication are always on; no option turns them off. The SuperLink listens on loopback and accepts
+its own user alone; silos on other machines reach it through the proxy (`rpdp.deployment.server_proxy`), which forwards
+what nodes need. No silo's privacy depends on any of this.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
+from rpdp.deployment.files.certificates import ServerCertificate
 from rpdp.deployment.flower.control import Control, Value, one_line
 from rpdp.deployment.flower.environment import executable, flower_environment
 from rpdp.deployment.processes import DEFAULT_GRACE, POLL_SECONDS, Process, free_port, require_free_port
@@ -28,8 +30,9 @@ from rpdp.errors import InputError, RpdpError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rpdp.deployment.files.certificates import ServerCertificate
+    from rpdp.deployment.files.layout import Layout
 
+LOOPBACK = "127.0.0.1"
 START_SECONDS = 60.0
 OFFLINE_SECONDS = 60.0
 """How long the SuperLink considers a killed SuperNode alive (two heartbeats) and refuses another with the same key."""
@@ -40,6 +43,8 @@ _NOT_ACTIVATED = "Failed to activate SuperNode"
 
 class _FlowerProcess:
     """Starts and stops a process; both may be called again, for instance after a crash."""
+
+    _name = ""  # in messages; the command's, if it is empty
 
     def __init__(self, home: str | Path, log: str | Path, variables: Mapping[str, str] | None) -> None:
         self.home = Path(home).resolve()
@@ -73,9 +78,13 @@ class _FlowerProcess:
 
     def _launch(self, command: list[str]) -> Process:
         self.stop()  # a crashed process may have left descendants
-        environment = {**flower_environment(self.home), **self._variables}
-        self._process = Process(command, environment=environment, directory=self.home, log=self.log)
+        self._process = Process(
+            command, environment=self._environment(), directory=self.home, log=self.log, name=self._name
+        )
         return self._process
+
+    def _environment(self) -> dict[str, str]:
+        return {**flower_environment(self.home), **self._variables}
 
 
 class SuperLink(_FlowerProcess):
@@ -83,20 +92,20 @@ class SuperLink(_FlowerProcess):
 
     Args:
         home: Directory of this process: Flower's files, the database, the log, the connection of `control`.
-        certificate: Its names must include `host`.
-        host: Interface to listen on (`0.0.0.0` for all).
+        certificate: For 127.0.0.1, where it listens.
         port: Port to listen on; None for a free one.
         database: Registered keys, runs and messages; a SuperLink restarted with it knows its SuperNodes.
         log: Where the SuperLink and its ServerApps write.
         variables: Further environment variables for the ServerApp.
     """
 
+    _name = "SuperLink"
+
     def __init__(
         self,
         home: str | Path,
         certificate: ServerCertificate,
         *,
-        host: str = "127.0.0.1",
         port: int | None = None,
         database: str | Path | None = None,
         log: str | Path | None = None,
@@ -104,47 +113,58 @@ class SuperLink(_FlowerProcess):
     ) -> None:
         super().__init__(home, log or Path(home) / "superlink.log", variables)
         self.certificate = certificate
-        self.host = host
-        self.port = free_port(host) if port is None else port
+        self.port = free_port(LOOPBACK) if port is None else port
         self.database = Path(database or self.home / "superlink.db").resolve()
-        self._reached_at = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (to recognise it)
-        if self._reached_at not in certificate.names():
+        if LOOPBACK not in certificate.names():
             names = ", ".join(certificate.names())
-            raise InputError(f"{certificate.certificate} is valid for {names}, not for {self._reached_at}")
+            raise InputError(f"{certificate.certificate} is valid for {names}, not for {LOOPBACK}")
         self.control = Control(self.home / "control", self.address, certificate.authority)
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        """The SuperLink of a server's directory."""
+        # The ServerApp may evaluate the model on public records, which are in the directory of data sets.
+        variables = {name: os.environ[name] for name in ("RPDP_DATA",) if name in os.environ}
+        certificate, home = ServerCertificate.of(layout.loopback), layout.server / "flower"
+        return cls(home, certificate, port=layout.superlink_port, variables=variables)
 
     @property
     def address(self) -> str:
         """HOST:PORT at which this machine reaches it."""
-        return f"[{self._reached_at}]:{self.port}" if ":" in self._reached_at else f"{self._reached_at}:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
+
+    def become(self) -> NoReturn:
+        """Replace this process by the SuperLink, as a service does."""
+        require_free_port(LOOPBACK, self.port)
+        environment = self._environment()
+        os.chdir(self.home)
+        command = self._command()
+        os.execve(command[0], command, environment)  # noqa: S606 (the command is ours)
 
     def start(self) -> None:
         """Start it and wait until it presents its certificate."""
         self.stop()
-        require_free_port(self.host, self.port)
-        process = self._launch(
-            [
-                executable("flower-superlink"),
-                *("--host", self.host, "--port", str(self.port)),
-                *("--ssl-ca-certfile", str(self.certificate.authority.resolve())),
-                *("--ssl-certfile", str(self.certificate.certificate.resolve())),
-                *("--ssl-keyfile", str(self.certificate.key.resolve())),
-                "--enable-supernode-auth",
-                *("--database", str(self.database)),
-                "--disable-runtime-dependency-installation",
-            ]
-        )
+        require_free_port(LOOPBACK, self.port)
+        process = self._launch(self._command())
         try:
             process.wait_until(self._answers, timeout=START_SECONDS, what=f"listening on {self.address}")
         except BaseException:
             self.stop()
             raise
 
+    def _command(self) -> list[str]:
+        made = self.certificate
+        return [
+            *(sys.executable, "-P", "-m", "rpdp.deployment.flower.guarded_superlink"),  # -P: nothing from the directory
+            *("--authority", str(made.authority.resolve()), "--certificate", str(made.certificate.resolve())),
+            *("--key", str(made.key.resolve()), "--port", str(self.port), "--database", str(self.database)),
+        ]
+
     def _answers(self) -> bool:
         context = ssl.create_default_context(cafile=self.certificate.authority)
         try:
-            with socket.create_connection((self._reached_at, self.port), timeout=5) as link:
-                context.wrap_socket(link, server_hostname=self._reached_at).close()
+            with socket.create_connection((LOOPBACK, self.port), timeout=5) as link:
+                context.wrap_socket(link, server_hostname=LOOPBACK).close()
         except ssl.SSLCertVerificationError as error:
             raise RpdpError(f"{self.address}: another server is listening there: {error.verify_message}") from error
         except OSError:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from rpdp.audit.observation import round_observation as round_observation
     from rpdp.audit.planting import Planted as Planted
     from rpdp.audit.planting import plant as plant
+    from rpdp.audit.question_audit import audit_questions as audit_questions
+    from rpdp.audit.request_audit import RequestSubject as RequestSubject
+    from rpdp.audit.request_audit import audit_request as audit_request
     from rpdp.audit.risk_comparison import RiskComparison as RiskComparison
     from rpdp.audit.risk_comparison import compare_risk as compare_risk
     from rpdp.audit.run_audit import ModelAudit as ModelAudit
@@ -46,6 +49,7 @@ _HOME_OF = {
     "GroupFinding": "rpdp.audit.audit_result",
     "MembershipResult": "rpdp.audit.membership_inference",
     "ModelAudit": "rpdp.audit.run_audit",
+    "RequestSubject": "rpdp.audit.request_audit",
     "RiskComparison": "rpdp.audit.risk_comparison",
     "Planted": "rpdp.audit.planting",
     "RunAudit": "rpdp.audit.run_audit",
@@ -53,6 +57,8 @@ _HOME_OF = {
     "Tally": "rpdp.audit.tally",
     "analyse": "rpdp.audit.analysis",
     "audit_model": "rpdp.audit.membership_inference",
+    "audit_questions": "rpdp.audit.question_audit",
+    "audit_request": "rpdp.audit.request_audit",
     "audit_run": "rpdp.audit.run_audit",
     "audit_run_model": "rpdp.audit.run_audit",
     "audit_served": "rpdp.audit.served_audit",

@@ -87,11 +87,9 @@ def analyse(
         findings.append(
             GroupFinding(
                 epsilon,
-                law.probability,
+                law.planned,
                 epsilon if is_person else max(epsilon, given.epsilon(float(largest[number]))),
-                max(
-                    float(given.bounds(law.probability).lower[0]), _proven_by_sums(law.total(tally.observations), delta)
-                ),
+                max(float(given.bounds(law.planned).lower[0]), _proven_by_sums(law.total(tally.observations), delta)),
                 int(canaries.taken[rows].sum()),
                 canaries.per_group,
                 bound(tally.scores[rows], canaries.taken[rows], cut, delta, error),

@@ -6,6 +6,7 @@ from math import log10
 from typing import TYPE_CHECKING
 
 from rpdp.audit.conformance import FALSE_ALARM
+from rpdp.planning.words import words_for
 from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report
 from rpdp.report.rendering import Alarm, Card, Column, Table, render, write_html
 
@@ -87,7 +88,8 @@ def tests_card(audit: RunAudit) -> Card:
 
 
 def _groups_table(audit: RunAudit) -> Table:
-    columns = ["budget ε", "q", "allowed", "proven alone", "expected", "proven beside", "right guesses alone"]
+    symbol = words_for(audit.alone.purpose).symbol
+    columns = ["budget ε", symbol, "allowed", "proven alone", "expected", "proven beside", "right guesses alone"]
     columns += [] if audit.served is None else ["proven served"]
     rows = []
     for number, (alone, beside) in enumerate(zip(audit.alone.groups, audit.beside.groups, strict=True)):

@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rpdp.audit.conformance import FALSE_ALARM, Test, combined
+from rpdp.planning.words import words_for
 
 if TYPE_CHECKING:
     from rpdp.audit.lower_bound import LowerBound
+    from rpdp.planning import Purpose
 
 View = Literal["steps", "rounds"]
 VIEWS: tuple[View, ...] = ("steps", "rounds")
@@ -20,7 +22,7 @@ class GroupFinding:
 
     Attributes:
         epsilon: What its records allow.
-        probability: q that the silo's plan gave them.
+        probability: q that the silo's plan gave them, or their weight w in a run with a request.
         allowed: What may be spent given the rounds that were joined: ε itself where their number is fixed.
         least_cost: A lower bound on what q costs given those rounds, by computation: above `allowed` is a broken plan.
         members: Canaries that were in.
@@ -64,6 +66,7 @@ class AuditResult:
         ledger: What the verification of the silo's ledger found wrong; None in a simulation, which has no ledger.
         records_per_person: How many records a canary person has in each silo.
         silos: In how many silos a canary person has records.
+        purpose: What the run is for.
     """
 
     view: View
@@ -83,6 +86,7 @@ class AuditResult:
     ledger: tuple[str, ...] | None = None
     records_per_person: int = 1
     silos: int = 1
+    purpose: Purpose = "training"
 
     @property
     def who(self) -> str:
@@ -149,12 +153,12 @@ class AuditResult:
                 f"No promise is broken: in no budget group could an attacker prove more than its {unit} allow "
                 f"({sure}; closest is ε = {best.epsilon:g}, where ε ≥ {best.bound.epsilon:.3g} is proven)."
             ]
-        said = []
+        said, symbol = [], words_for(self.purpose).symbol
         for group in self.broken:
             proof = (
                 f"an attacker proves ε ≥ {group.bound.epsilon:.3g} ({sure})"
                 if group.bound.epsilon > group.allowed
-                else f"the plan gives them q = {group.probability:.4g}, which costs ε ≥ {group.least_cost:.3g}"
+                else f"the plan gives them {symbol} = {group.probability:.4g}, which costs ε ≥ {group.least_cost:.3g}"
             )
             limit = f"ε = {group.epsilon:g}"
             if group.allowed > group.epsilon * (1.0 + 1e-9):

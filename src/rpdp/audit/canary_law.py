@@ -8,6 +8,8 @@ number of releases s in the sum:
 
     out: N(0, sσ²)        in: Σ_j Binomial(s, q)(j) · N(jm, sσ²)
 
+In a run with a request nobody is sampled: a canary of weight w adds w·m to every release, q = 1.
+
 A canary person with r records adds up to r contributions to each release: Binomial(rs, q) in place of Binomial(s, q).
 
 The grid that releases are rounded to is 2⁻²⁰ of the noise: invisible here.
@@ -16,14 +18,14 @@ The grid that releases are rounded to is 2⁻²⁰ of the noise: invisible here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special, stats
 
-from rpdp.checks import require_count, require_positive
+from rpdp.checks import require_count, require_least, require_positive
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,12 +57,16 @@ class CanaryLaw:
         noise_multiplier: σ of the public plan.
         releases: s, how many local steps one observation adds up: 1 for an attacker who sees every step.
         records: r, how many records the canary has.
+        contribution: m, what a record adds when it is drawn.
+        weight: w of a run with a request; None where records are sampled.
     """
 
     probability: float
     noise_multiplier: float
     releases: int = 1
     records: int = 1
+    contribution: float = CONTRIBUTION
+    weight: float | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.probability <= 1.0:
@@ -68,6 +74,12 @@ class CanaryLaw:
         require_positive("noise_multiplier", self.noise_multiplier)
         require_count("releases", self.releases)
         require_count("records", self.records)
+        require_least("contribution", self.contribution, 0.0)
+
+    @property
+    def planned(self) -> float:
+        """What the plan gave the canary, and its price depends on: q or w."""
+        return self.probability if self.weight is None else self.weight
 
     @property
     def chances(self) -> int:
@@ -81,7 +93,7 @@ class CanaryLaw:
 
     def total(self, observations: int) -> CanaryLaw:
         """The law of the sum of so many independent observations."""
-        return CanaryLaw(self.probability, self.noise_multiplier, self.releases * observations, self.records)
+        return replace(self, releases=self.releases * observations)
 
     def below(self, values: FloatArray, *, taken: bool) -> FloatArray:
         """The probability of an observation up to each value, of a canary that is in (`taken`) or out."""
@@ -91,7 +103,7 @@ class CanaryLaw:
 
     def _below(self, values: FloatArray) -> FloatArray:
         draws, weights = self._weights
-        means = draws * CONTRIBUTION
+        means = draws * self.contribution
         return np.asarray(special.ndtr((values[:, None] - means) / self.deviation) @ weights)
 
     def log_ratio(self, values: FloatArray) -> FloatArray:
@@ -112,12 +124,12 @@ class CanaryLaw:
         if taken and self.probability > 0.0:
             at_most = stats.binom.cdf(np.arange(self.chances + 1), self.chances, self.probability)
             at_most[-1] = 1.0
-            values += CONTRIBUTION * np.searchsorted(at_most, randomness.uniforms(count), side="right")
+            values += self.contribution * np.searchsorted(at_most, randomness.uniforms(count), side="right")
         return values
 
     def _log_ratio_of_step(self, values: FloatArray) -> FloatArray:
         q, variance = self.probability, self.noise_multiplier**2
-        drawn = (values - CONTRIBUTION / 2.0) * (CONTRIBUTION / variance)
+        drawn = (values - self.contribution / 2.0) * (self.contribution / variance)
         if q == 1.0:
             return drawn
         return np.log1p(q * np.expm1(drawn))
@@ -136,7 +148,7 @@ class CanaryLaw:
         where = np.linspace(low, high, _CURVE_POINTS)
         draws = np.arange(self.chances + 1)
         weights = stats.binom.logpmf(draws, self.chances, self.probability)
-        means = draws * CONTRIBUTION
+        means = draws * self.contribution
         curve = np.empty_like(where)
         for start in range(0, len(where), _CHUNK):
             part = where[start : start + _CHUNK, None]
@@ -148,4 +160,4 @@ class CanaryLaw:
     def range(self) -> tuple[float, float]:
         """Where observations lie, in or out."""
         reach = REACH * self.deviation
-        return -reach, self.chances * CONTRIBUTION + reach
+        return -reach, self.chances * self.contribution + reach

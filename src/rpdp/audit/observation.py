@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rpdp.audit.planting import Planted
-    from rpdp.federation import Announcement, Server, Silo, Update
+    from rpdp.federation import Announcement, Silo, Update
+    from rpdp.federation.server import RoundServer
     from rpdp.planning import PublicPlan
     from rpdp.training import NoisyStep, Records
 
@@ -44,7 +45,7 @@ def watched(kind: type[Silo], watcher: Watcher) -> type[Silo]:
 
 
 def go_through(
-    server: Server,
+    server: RoundServer,
     silo: str,
     answer: Callable[[Announcement], Update | None],
     on_round: Callable[[int, Update | None], None],

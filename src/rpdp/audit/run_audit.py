@@ -31,9 +31,10 @@ from rpdp.studies.building import build
 from rpdp.training import SlowKernelWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rpdp.audit.audit_result import AuditResult, View
+    from rpdp.federation import Silo
     from rpdp.planning import PublicPlan
     from rpdp.studies.building import PreparedRun
     from rpdp.studies.study_file import MethodSettings, StudyFile
@@ -49,7 +50,7 @@ class RunAudit:
     """All parts of the audit of a run.
 
     Attributes:
-        method: Of the run.
+        method: Of the run; the purpose of one with a request.
         silo: Whose records the canaries were planted beside.
         beside: The faithful part.
         alone: The sharp part.
@@ -285,12 +286,17 @@ def _quietly() -> Iterator[None]:
         yield
 
 
+def chosen_silo(silos: Mapping[str, Silo], name: str | None) -> Silo:
+    """The silo of this name; by default the one with the most records."""
+    return silos[
+        require_choice("silo", name or max(sorted(silos), key=lambda each: len(silos[each].records)), sorted(silos))
+    ]
+
+
 def subject_of(built: PreparedRun, name: str | None = None) -> Subject:
     """One silo of a run as a subject to audit; by default the one with the most records."""
     silos = {silo.name: silo for silo in built.silos}
-    if name is None:
-        name = max(sorted(silos), key=lambda each: len(silos[each].records))
-    chosen = silos[require_choice("silo", name, sorted(silos))]
+    chosen = chosen_silo(silos, name)
     return Subject(
         built.public,
         chosen.name,
@@ -299,5 +305,5 @@ def subject_of(built: PreparedRun, name: str | None = None) -> Subject:
         built.model,
         built.source.loss,
         chosen.records,
-        built.plans[name].epsilon,
+        built.plans[chosen.name].epsilon,
     )

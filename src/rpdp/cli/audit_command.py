@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -15,7 +15,10 @@ from rpdp.errors import InputError
 
 if TYPE_CHECKING:
     from rpdp.audit.run_audit import ModelAudit, RunAudit
+    from rpdp.studies.statistics_run import Question
     from rpdp.studies.study_file import MethodSettings, StudyFile
+
+    Asked = Question | Literal["evaluation"] | None
 
 FOUND = 3
 """The exit code when the audit finds something."""
@@ -61,6 +64,15 @@ def audit(
             help="Canary persons with records in so many silos; by default as many as the study declares.",
         ),
     ] = None,
+    purpose: Annotated[
+        str, typer.Option("--purpose", help="training; or the study's private evaluation, or statistics of --columns.")
+    ] = "training",
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", help="With --purpose statistics: as for rpdp statistics.")
+    ] = None,
+    estimator: Annotated[
+        str, typer.Option("--estimator", help="With --purpose statistics: representative, or everyone.")
+    ] = "representative",
     model_only: Annotated[
         bool, typer.Option("--model-only", help="Instead, demonstrate what the final model reveals about records.")
     ] = False,
@@ -84,6 +96,8 @@ def audit(
 
     persons = _Persons(records_per_person, silos_per_person)
     _check_options(canaries, runs, silo, view, persons, served=served, model_only=model_only)
+    is_plain = not (model_only or served) and view == "steps" and persons == (1, None)
+    asked = _asked(purpose, columns, estimator, is_plain=is_plain)
     budgets = options.numbers_of("--groups", groups)
     spec = StudyFile.read(file)
     number, settings = options.seed_of(seed, spec), spec.settings(options.method_of(method, spec))
@@ -97,7 +111,7 @@ def audit(
         passed = _model_only(spec, settings, number, budgets, runs, files, as_json=as_json)
     else:
         passed = _canaries(
-            spec, settings, number, budgets, canaries, silo, view, persons, files, served=served, as_json=as_json
+            spec, settings, number, budgets, canaries, silo, view, persons, files, asked, served=served, as_json=as_json
         )
     if not passed:
         raise typer.Exit(FOUND)
@@ -138,6 +152,27 @@ def _check_options(
         require_count("--canaries", canaries, least=100, most=10_000_000)
 
 
+def _asked(purpose: str, columns: str | None, estimator: str, *, is_plain: bool) -> Asked:
+    """What the run with a request asks for; None for training."""
+    from rpdp.checks import require_choice
+    from rpdp.planning.request import REQUEST_ESTIMATORS
+    from rpdp.studies.statistics_run import Question
+
+    require_choice("--purpose", purpose, ("training", "evaluation", "statistics"))
+    if (columns is None) == (purpose == "statistics"):
+        raise InputError("--purpose statistics and --columns belong together: which columns are asked for?")
+    if purpose != "training" and not is_plain:
+        raise InputError(
+            f"--purpose {purpose} samples nobody and has one step: --view, --served, --silos-per-person and "
+            "--model-only are for training"
+        )
+    if columns is None:
+        return "evaluation" if purpose == "evaluation" else None
+    require_choice("--estimator", estimator, REQUEST_ESTIMATORS)
+    names = tuple(part.strip() for part in columns.split(","))
+    return Question(names, estimator=next(known for known in REQUEST_ESTIMATORS if known == estimator))
+
+
 def _canaries(
     spec: StudyFile,
     settings: MethodSettings,
@@ -148,6 +183,7 @@ def _canaries(
     view: str,
     persons: _Persons,
     files: dict[str, Path],
+    asked: Asked,
     *,
     served: bool,
     as_json: bool,
@@ -155,23 +191,31 @@ def _canaries(
     from rpdp.audit.audit_files import write_json
     from rpdp.audit.audit_page import canary_section, write_page
     from rpdp.audit.audit_result import VIEWS
+    from rpdp.audit.question_audit import audit_questions
     from rpdp.audit.run_audit import audit_run
     from rpdp.audit.silo_audit import PER_GROUP
 
     with ProgressBar("audit", quiet=as_json) as bar:
-        result = audit_run(
-            spec,
-            settings,
-            seed,
-            silo=silo,
-            groups=groups,
-            per_group=PER_GROUP if canaries is None else canaries,
-            view=next(known for known in VIEWS if known == view),
-            served=served,
-            records_per_person=persons.records,
-            silos_per_person=persons.silos,
-            on_round=lambda part, done, total: bar.step(f"rounds {part}", done, total),
-        )
+        common: dict[str, Any] = {
+            "silo": silo,
+            "groups": groups,
+            "per_group": PER_GROUP if canaries is None else canaries,
+            "on_round": lambda part, done, total: bar.step(f"rounds {part}", done, total),
+        }
+        if asked is None:
+            result = audit_run(
+                spec,
+                settings,
+                seed,
+                view=next(known for known in VIEWS if known == view),
+                served=served,
+                records_per_person=persons.records,
+                silos_per_person=persons.silos,
+                **common,
+            )
+        else:
+            question = None if asked == "evaluation" else asked
+            result = audit_questions(spec, settings, seed, question=question, **common)
     write_json(files["result"], result.to_json())
     write_page(files["page"], f"Audit of {spec.path.name}", canary_section(result))
     if as_json:
@@ -182,6 +226,8 @@ def _canaries(
 
 
 def _show(result: RunAudit, files: dict[str, Path]) -> None:
+    from rpdp.planning.words import words_for
+
     rows = [
         [
             f"{alone.epsilon:g}",
@@ -192,7 +238,8 @@ def _show(result: RunAudit, files: dict[str, Path]) -> None:
         ]
         for alone, beside in zip(result.alone.groups, result.beside.groups, strict=True)
     ]
-    columns = ["budget ε", "q", "ε allowed", "ε proven, alone", "ε proven, beside records"]
+    symbol = words_for(result.alone.purpose).symbol
+    columns = ["budget ε", symbol, "ε allowed", "ε proven, alone", "ε proven, beside records"]
     if result.served is not None:
         columns.append("ε proven, served")
         for row, proven in zip(rows, result.proven_served(), strict=True):

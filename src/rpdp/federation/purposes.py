@@ -70,11 +70,8 @@ class Purposes:
         """Refuse a plan that this silo has no code for. What it has is the same whatever its records hold."""
         if public.request is None:
             return
-        source = self._measured.get(public.purpose)
         try:
-            if source is None:
-                raise InputError(f"purpose={public.purpose!r} is not one that it answers")
-            source.require(public.request)
+            self.source(public.purpose).require(public.request)
             require_exact(public.request, public.noise_multiplier, self._records)
         except InputError as error:
             raise PrivacyRefusal(
@@ -85,6 +82,12 @@ class Purposes:
     def answered(self) -> tuple[Purpose, ...]:
         """The purposes whose requests it answers."""
         return tuple(sorted(self._measured))
+
+    def source(self, purpose: Purpose) -> CellSource:
+        """The code that answers requests of a purpose; refused if there is none."""
+        if purpose not in self._measured:
+            raise InputError(f"purpose={purpose!r} is not one that it answers")
+        return self._measured[purpose]
 
     def work(self, public: PublicPlan, model: Tensor | None) -> SumsWork:
         """What the rounds of a plan with a request do here; `model` is the flat model of an evaluation."""

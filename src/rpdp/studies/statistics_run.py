@@ -165,7 +165,7 @@ def run_statistics(
         wait: For how many seconds to wait for each ledger that another process is writing.
         check: Also ask by the other estimator, charged as a run of its own, and compare both.
     """
-    asked = _Asked.of(spec, question, seed, run, resume, wait)
+    asked = _Asked.of(spec, question, seed, run, resume=resume, wait=wait)
     if not check:
         answers, choice = asked.answer(question.inquiry(spec), question.floor, run)
         return AnsweredQuestion(answers, choice, seed)
@@ -174,6 +174,13 @@ def run_statistics(
     first, _ = asked.answer(everyone, question.floor, f"{run}-everyone" if run else "")
     answers, choice = asked.answer(representative, None, run)
     return AnsweredQuestion(answers, choice, seed, check_budgets(first.estimates(), answers.estimates()))
+
+
+def simulated_question(spec: StudyFile, question: Question, seed: int) -> tuple[PublicPlan, list[Silo]]:
+    """The plan of a question and the silos of a simulation that would answer it; nothing is asked."""
+    asked = _Asked.of(spec, question, seed, "", resume=False, wait=0.0)
+    _, public = asked.planned(question.inquiry(spec), question.floor)
+    return public, asked.silos(spec, public, {})
 
 
 @dataclass(frozen=True)
@@ -188,7 +195,9 @@ class _Asked:
     wait: float
 
     @classmethod
-    def of(cls, spec: StudyFile, question: Question, seed: int | None, run: str, resume: bool, wait: float) -> _Asked:
+    def of(
+        cls, spec: StudyFile, question: Question, seed: int | None, run: str, *, resume: bool, wait: float
+    ) -> _Asked:
         if seed is None and not run:
             raise InputError("a real run of statistics needs --run, the name by which the ledgers know it")
         tables = _table_of(spec).load(spec.directory, seed or 0 if spec.run.split == "by_seed" else 0)
@@ -196,21 +205,24 @@ class _Asked:
             tables = {name: table.take(~table.is_test) for name, table in tables.items()}
         return cls(spec, question, seed, tables, resume, wait)
 
-    def answer(self, inquiry: Inquiry, floor: float | None, run: str) -> tuple[Answers, NoiseChoice]:
+    def planned(self, inquiry: Inquiry, floor: float | None) -> tuple[NoiseChoice, PublicPlan]:
         terms = self.question.terms(self.spec)
         choice = choose_noise(inquiry, _known(self.spec, self.tables), terms, floor=floor)
-        public = terms.plan(inquiry.request, choice.noise_multiplier)
+        return choice, terms.plan(inquiry.request, choice.noise_multiplier)
+
+    def answer(self, inquiry: Inquiry, floor: float | None, run: str) -> tuple[Answers, NoiseChoice]:
+        choice, public = self.planned(inquiry, floor)
         if self.seed is not None:
-            return ask(inquiry, public, self._silos(self.spec, public, {}), seed=self.seed), choice
+            return ask(inquiry, public, self.silos(self.spec, public, {}), seed=self.seed), choice
         spec = replace(self.spec, run=replace(self.spec.run, id=run))
         run_id(spec, "rpdp", resume=self.resume)
         with ExitStack() as stack:
             ledgers = stack.enter_context(open_ledgers(spec, run, resume=self.resume, wait=self.wait))
             stack.enter_context(real_run_errors())
-            silos = self._silos(spec, public, ledgers)
+            silos = self.silos(spec, public, ledgers)
             return ask(inquiry, public, silos, run=run, heads=heads_of(spec)), choice
 
-    def _silos(self, spec: StudyFile, public: PublicPlan, ledgers: Mapping[str, Ledger]) -> list[Silo]:
+    def silos(self, spec: StudyFile, public: PublicPlan, ledgers: Mapping[str, Ledger]) -> list[Silo]:
         sources = {name: _source(table) for name, table in self.tables.items()}
         budgets = load_budgets(spec, sources, self.seed or 0)
         return [

@@ -184,3 +184,41 @@ def test_persons_that_cannot_be_audited(rpdp: Command, tmp_path: Path, options: 
     refused = rpdp("audit", write_run(tmp_path), *options)
     assert refused.code == 2
     assert told in " ".join(refused.err.split())
+
+
+def test_statistics_and_private_evaluation_are_audited_too(rpdp: Command, tmp_path: Path) -> None:
+    from tests.cli.test_statistics import STUDY
+    from tests.studies.test_private_evaluation import PRIVATE
+
+    rows = [f"p-{row},north,{30 + row % 50},100,{'FM'[row % 2]},{row % 3 % 2}" for row in range(300)]
+    (tmp_path / "patients.csv").write_text("\n".join(["PATIENT,CLINIC,AGE,BP,SEX,OUTCOME", *rows]) + "\n")
+    (tmp_path / "study.toml").write_text(STUDY)
+    asked = ("audit", tmp_path / "study.toml", *SMALL, "--purpose", "statistics", "--columns", "AGE,SEX")
+    done = rpdp(*asked, "--out", "counted")
+    assert done.code == 0, done
+    assert "Beside 300 records of silo north" in done.out
+    assert " w " in done.out
+    stored = json.loads(Path("counted/audit.json").read_text())
+    assert (stored["method"], stored["alone"]["purpose"]) == ("statistics", "statistics")
+    assert json.loads(json.dumps(read_audit(Path("counted/audit.json")).to_json())) == stored
+    evaluated = rpdp("audit", write_run(tmp_path, *PRIVATE), *SMALL, "--purpose", "evaluation", "--out", "tested")
+    assert evaluated.code == 0, evaluated
+    assert "Beside 60 records of silo a" in evaluated.out  # of which 20 are held out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--purpose", "statistics"), "--columns belong together"),
+        (("--columns", "AGE"), "--columns belong together"),
+        (("--purpose", "evaluation", "--served"), "are for training"),
+        (("--purpose", "evaluation"), "there is no private evaluation to audit"),
+        (("--purpose", "counting"), "must be one of training, evaluation, statistics"),
+    ],
+)
+def test_purposes_that_do_not_fit_are_refused(
+    rpdp: Command, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    refused = rpdp("audit", write_run(tmp_path), *SMALL, *options)
+    assert refused.code == 2
+    assert message in refused.err

@@ -42,7 +42,8 @@ def read_audit(path: Path) -> RunAudit:
 
 def _result(value: dict[str, Any]) -> AuditResult:
     apart = ("groups", "tests", "ledger")
-    newer = {"records_per_person": 1, "silos": 1}  # audits of earlier versions had single records in one silo
+    # Audits of earlier versions were of training, with single records in one silo.
+    newer = {"records_per_person": 1, "silos": 1, "purpose": "training"}
     own = {name: (newer | value)[name] for name in AuditResult.__dataclass_fields__ if name not in apart}
     ledger = value.get("ledger")
     return AuditResult(

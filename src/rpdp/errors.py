@@ -14,7 +14,12 @@
     │   └── StrayParametersError     rpdp.training.ghost.recorder
     ├── TooLate                      rpdp.federation.silo
     ├── WorkerError                  rpdp.federation.workers
-    └── Unreachable                  rpdp.deployment.agent.agent_client
+    ├── Unreachable                  rpdp.deployment.agent.agent_client
+    └── FleetError                   rpdp.deployment.flower.fleet_link
+        ├── ServerAway               rpdp.deployment.flower.fleet_link
+        ├── NodeUnknown              rpdp.deployment.flower.fleet_link
+        ├── NodeRefused              rpdp.deployment.flower.fleet_link
+        └── RunOver                  rpdp.deployment.flower.fleet_link
     UserWarning
     ├── SlowKernelWarning            rpdp.training.kernel_choice
     │   └── OneRecordAtATimeWarning  rpdp.training.kernel_choice

@@ -146,10 +146,10 @@ class Trial:
         self.running.agents[silo] = self._stack.enter_context(start_agent(spec))
 
     def kill_node(self, silo: str) -> None:
-        """Its SuperNode; for a minute Flower takes it for alive and refuses it, and the run goes on without."""
+        """Its node; for up to 20 s Flower takes it for alive and refuses it, and the run goes on without."""
         node = self.running.nodes[silo]
-        self.kill(node.process.pid, f"SuperNode {silo}")
-        comeback = threading.Thread(target=node.start, kwargs={"patience": 120.0})
+        self.kill(node.process.pid, f"node {silo}")
+        comeback = threading.Thread(target=node.start)
         comeback.start()
         self._comebacks.append(comeback)
 
@@ -293,7 +293,7 @@ def test_everything_is_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def test_a_silo_is_away(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """First its agent for some rounds, then its SuperNode; both come back into the same run."""
+    """First its agent for some rounds, then its node; both come back into the same run."""
     rounds = 10
     layout, _ = prepare(tmp_path_factory.mktemp("h"), '"ready"', rounds)
     with disturbed(layout, deadline=60.0) as trial:
@@ -307,10 +307,10 @@ def test_a_silo_is_away(tmp_path_factory: pytest.TempPathFactory) -> None:
         trial.await_round(trial.rounds_done() + 1)
         trial.running.nodes["va"].stop()
         gone = trial.rounds_done()
-        say(f"SuperNode va is stopped after round {gone}")
+        say(f"node va is stopped after round {gone}")
         trial.await_round(gone + 2)
-        trial.running.nodes["va"].start(patience=120.0)
-        say("SuperNode va is back")
+        trial.running.nodes["va"].start()
+        say("node va is back")
         trial.finish()
     require_sound(layout, rounds=rounds, newest=False)
     joined = joined_rounds(layout)

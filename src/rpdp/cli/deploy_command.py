@@ -88,7 +88,7 @@ def init(
         return
     say_line(f"{out}/server: for the server; certificate for {host}, port {port}")
     for name in layout.silos:
-        say_line(f"{out}/silos/{name}: for silo {name}, with the key of its SuperNode")
+        say_line(f"{out}/silos/{name}: for silo {name}, with the key of its node")
     say_line(f"{out}/authority: keep it offline")
     if trial:
         say("Budgets are made up and bind nobody.", style="yellow")
@@ -106,9 +106,12 @@ def up(
     ] = None,
     settings: Settings = None,
     timeout: Patience = 3600.0,
+    stock_supernode: Annotated[
+        bool, typer.Option("--stock-supernode", help="Flower's own SuperNode at the silos, not `rpdp silo node`.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Start SuperLink, SuperNodes and agents on this machine, for a trial; stop all of them at the end.
+    """Start the server, and the node and agent of every silo, on this machine, for a trial; stop all at the end.
 
     Example: `rpdp deploy up federation --run-id trial-1`
     """
@@ -121,7 +124,7 @@ def up(
         plain_name("run-id", run_id)
     given = _values(settings)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stop whatever was started
-    with federation(layout):
+    with federation(layout, stock=stock_supernode):
         if not as_json:
             say(f"{len(layout.silos)} silos and their server are up at {layout.address}")
         if run_id is not None:

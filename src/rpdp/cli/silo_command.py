@@ -1,4 +1,4 @@
-"""`rpdp silo`: check and serve the agent of one silo."""
+"""`rpdp silo`: check and serve the agent of one silo; the node that carries its messages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
+NodeFileArgument = Annotated[Path, typer.Argument(metavar="NODE.toml", help="The node file (TOML).")]
 SiloFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The silo file (TOML).")]
 
 
@@ -178,3 +179,34 @@ def serve(
         service = Service(agent, spec.file(spec.silo.socket), group=spec.silo.group)
         stop_on_signal(service.stop)
         service.serve()
+
+
+@app.command()
+def node(
+    file: NodeFileArgument,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log heartbeats that fail.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Carry messages between the server and the silo's agent until SIGTERM or Ctrl-C, as another user than the agent's.
+
+    It executes nothing that a server sends, and holds no data. While the server is away it tries again. It ends, with
+    exit code 1 and a reason, when the server does not accept it: let systemd start it again. With --json it first
+    prints where it connects to.
+
+    Example: `rpdp silo node node.toml`
+    """
+    from rpdp.deployment.files.node_file import NodeFile
+    from rpdp.deployment.flower.fleet_link import FleetLink, require_known_flower
+    from rpdp.deployment.flower.silo_node import SiloNode
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("rpdp").setLevel(logging.DEBUG if verbose else logging.INFO)
+    require_known_flower()
+    spec = NodeFile.read(file)
+    socket = spec.file(spec.node.socket)
+    running = SiloNode(spec.node.silo, socket, FleetLink.of(spec))
+    if as_json:
+        print_json({"silo": spec.node.silo, "server": spec.node.server, "socket": str(socket)})
+        sys.stdout.flush()
+    stop_on_signal(running.stop)
+    running.run()

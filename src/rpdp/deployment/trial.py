@@ -1,7 +1,8 @@
-"""A whole federation on one machine, for a trial: SuperLink and proxy, and for every silo its agent and its SuperNode.
+"""A whole federation on one machine, for a trial: SuperLink and proxy, and for every silo its agent and its node.
 
 The processes are those of a deployment, with TLS and registered keys. One machine cannot show the separation of users:
-here all processes run as one user, so an app that a server submits could read the silos' files.
+here all processes run as one user. With Flower's own SuperNodes, an app that a server submits could read the silos'
+files; our nodes run no app.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from rpdp.deployment.agent.agent_client import is_answering
 from rpdp.deployment.agent.opening import silo_records
+from rpdp.deployment.files.node_file import NODE_FILE
 from rpdp.deployment.flower.environment import executable
-from rpdp.deployment.flower.flower_processes import SuperLink, SuperNode
+from rpdp.deployment.flower.flower_processes import NodeProcess, SuperLink, SuperNode
 from rpdp.deployment.flower.registration import register_silos
 from rpdp.deployment.processes import Process
 from rpdp.deployment.server_proxy import ServerProxy, check_proxy
@@ -57,13 +59,18 @@ class RunningFederation:
     layout: Layout
     proxy: ServerProxy
     link: SuperLink
-    nodes: dict[str, SuperNode]
+    nodes: dict[str, NodeProcess | SuperNode]
     agents: dict[str, Process]
 
 
 @contextmanager
-def federation(layout: Layout) -> Iterator[RunningFederation]:
-    """Start all processes of a federation, and stop them when the block ends."""
+def federation(layout: Layout, *, stock: bool = False) -> Iterator[RunningFederation]:
+    """Start all processes of a federation, and stop them when the block ends.
+
+    Args:
+        layout: The federation.
+        stock: Whether silos use Flower's own SuperNode instead of our node.
+    """
     files = {name: layout.silo_file(name) for name in layout.silos}
     layout.prepare_server()
     check_proxy(layout)
@@ -73,13 +80,29 @@ def federation(layout: Layout) -> Iterator[RunningFederation]:
         link = stack.enter_context(SuperLink.of(layout))
         proxy = stack.enter_context(ServerProxy(layout))
         register_silos(link.control, layout)
-        nodes = {name: stack.enter_context(_node(layout, name, silo, link.address)) for name, silo in files.items()}
+        nodes: dict[str, NodeProcess | SuperNode] = {}
+        for name, silo in files.items():
+            node = _supernode(layout, name, silo, link.address) if stock else _node(layout, silo)
+            nodes[name] = stack.enter_context(node)
         for name, silo in files.items():
             _wait_for(agents[name], silo)
         yield RunningFederation(layout, proxy, link, nodes, agents)
 
 
-def _node(layout: Layout, name: str, silo: SiloFile, superlink: str) -> SuperNode:
+def _node(layout: Layout, silo: SiloFile) -> NodeProcess:
+    name = silo.silo.name
+    if not (layout.silo(name) / NODE_FILE).exists():  # made by an earlier release
+        layout.write_node_file(name)
+    spec = layout.node_file(name)
+    if spec.file(spec.node.socket) != silo.file(silo.silo.socket):
+        raise InputError(
+            f"{spec.path}: node.socket={spec.node.socket!r} is not the agent's socket ({silo.file(silo.silo.socket)}, "
+            f"in {silo.path})"
+        )
+    return NodeProcess(layout.silo(name) / "node", spec.path)
+
+
+def _supernode(layout: Layout, name: str, silo: SiloFile, superlink: str) -> SuperNode:
     home = layout.silo(name)
     settings = {"silo": name, "socket": str(silo.file(silo.silo.socket))}
     return SuperNode(home / "flower", superlink, layout.loopback / "ca.crt", home / f"{name}.key", settings)

@@ -22,8 +22,8 @@ from rpdp.deployment.agent import agent_client, connections
 from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
 from rpdp.deployment.agent.opening import require_owner_only
 from rpdp.deployment.agent.socket_service import Service, require_group, require_own_directory
-from rpdp.errors import InputError, PrivacyRefusal, RpdpError
-from rpdp.federation.frames import HEADER_BYTES, UNREACHABLE, Frame
+from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
+from rpdp.federation.frames import HEADER_BYTES, UNREACHABLE, Frame, refused
 from tests.deployment.agent.scene import (
     MOST,
     Live,
@@ -551,15 +551,16 @@ def carried(frame: object, path: Path | None, timeout: object = 5.0) -> Frame:
     """What the app's answer holds, for a message that holds this."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    from rpdp.deployment.flower.client_app import FRAME, RECORD, TIMEOUT, carry
+    from rpdp.deployment.flower.client_app import answer
+    from rpdp.deployment.flower.frame_record import FRAME, RECORD, TIMEOUT
 
     given = {name: value for name, value in ((FRAME, frame), (TIMEOUT, timeout)) if value is not None}
     record = ConfigRecord(given)  # type: ignore[arg-type]
     message = Message(RecordDict({RECORD: record}), dst_node_id=1, message_type="train", ttl=5.0)
     context = SimpleNamespace(node_config={} if path is None else {"socket": str(path)})
-    answer = carry(message, context).content.config_records[RECORD][FRAME]  # type: ignore[arg-type]
-    assert isinstance(answer, bytes)
-    return Frame.from_bytes(answer, MOST)
+    found = answer(message, context).content.config_records[RECORD][FRAME]  # type: ignore[arg-type]
+    assert isinstance(found, bytes)
+    return Frame.from_bytes(found, MOST)
 
 
 @pytest.mark.usefixtures("in_flower")
@@ -572,20 +573,21 @@ def test_the_app_carries_frames_and_answers(live: Live) -> None:
 
 @pytest.mark.usefixtures("in_flower")
 @pytest.mark.parametrize(
-    ("frame", "timeout"),
+    ("frame", "timeout", "word"),
     [
-        (None, 5.0),
-        ("text", 5.0),
-        (7, 5.0),
-        (HELLO.to_bytes(), None),
-        (HELLO.to_bytes(), "5"),
-        (HELLO.to_bytes(), float("nan")),
-        (HELLO.to_bytes(), -1.0),
+        (None, 5.0, "malformed"),
+        ("text", 5.0, "malformed"),
+        (7, 5.0, "malformed"),
+        (HELLO.to_bytes(), None, "malformed"),
+        (HELLO.to_bytes(), "5", "malformed"),
+        (HELLO.to_bytes(), float("nan"), ""),
+        (HELLO.to_bytes(), -1.0, ""),
     ],
     ids=["no frame", "a text", "a number", "no timeout", "a text as timeout", "NaN as timeout", "a negative timeout"],
 )
-def test_the_app_says_nothing_of_what_goes_wrong(live: Live, frame: object, timeout: object) -> None:
-    assert carried(frame, live.path, timeout) == UNREACHABLE
+def test_the_app_says_nothing_of_what_goes_wrong(live: Live, frame: object, timeout: object, word: str) -> None:
+    expected = refused(Reason(word)) if word else UNREACHABLE
+    assert carried(frame, live.path, timeout) == expected
 
 
 @pytest.mark.usefixtures("in_flower")

@@ -1,9 +1,11 @@
-"""Flower's two long-running processes: the SuperLink (the server's side) and a SuperNode (one per silo).
+"""The long-running processes that speak Flower's protocol: the SuperLink (the server's side) and a node per silo.
 
     with SuperLink("server", certificate) as link:
         link.control.register(key.public, "a")
-        with SuperNode("silo-a", link.address, certificate.authority, key.private, {"silo": "a"}):
+        with NodeProcess("silo-a", "silo-a/node.toml"):
             link.control.submit("app").wait(timeout=600)
+
+A node is ours (`NodeProcess`, which executes nothing that a server sends) or Flower's own (`SuperNode`).
 
 TLS and SuperNode authentication are always on; no option turns them off. The SuperLink listens on loopback and accepts
 its own user alone; silos on other machines reach it through the proxy (`rpdp.deployment.server_proxy`), which forwards
@@ -37,7 +39,8 @@ START_SECONDS = 60.0
 OFFLINE_SECONDS = 60.0
 """How long the SuperLink considers a killed SuperNode alive (two heartbeats) and refuses another with the same key."""
 
-_NODE_ID = re.compile(r"SuperNode ID: (\d+)")
+_SUPERNODE_ID = re.compile(r"SuperNode ID: (\d+)")
+_NODE_ID = re.compile(r"is connected to \S+ as node (\d+)")
 _NOT_ACTIVATED = "Failed to activate SuperNode"
 
 
@@ -172,8 +175,42 @@ class SuperLink(_FlowerProcess):
         return True
 
 
+class NodeProcess(_FlowerProcess):
+    """A silo's node, `rpdp silo node`: it carries messages to the silo's agent and executes nothing.
+
+    Args:
+        home: Directory of this process, where its log is. No data.
+        file: The node file.
+        log: Where it writes.
+    """
+
+    def __init__(self, home: str | Path, file: str | Path, *, log: str | Path | None = None) -> None:
+        super().__init__(home, log or Path(home) / "node.log", None)
+        self.file = Path(file).resolve()
+
+    @property
+    def node_id(self) -> int:
+        """Flower's id of this node; it belongs to the key and survives restarts."""
+        found = _NODE_ID.search(self.process.output())
+        if found is None:
+            raise RpdpError(f"the node in {self.home} is not connected yet; see {self.log}")
+        return int(found.group(1))
+
+    def start(self) -> None:
+        """Start it and wait until the SuperLink has accepted it; after a crash it waits by itself for that."""
+        process = self._launch([executable("rpdp"), "silo", "node", str(self.file)])
+        try:
+            process.wait_until(self._connected, timeout=START_SECONDS, what="connected to the SuperLink")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _connected(self) -> bool:
+        return _NODE_ID.search(self.process.output()) is not None
+
+
 class SuperNode(_FlowerProcess):
-    """A silo's process: it asks the SuperLink for messages and runs the ClientApp, one new process per message.
+    """Flower's own process for a silo: it asks for messages and runs the ClientApp, a new process per message.
 
     Args:
         home: Directory of this process: Flower's files (including code that the server sends) and the log. No data.
@@ -212,7 +249,7 @@ class SuperNode(_FlowerProcess):
     @property
     def node_id(self) -> int:
         """Flower's id of this SuperNode; it belongs to the key and survives restarts."""
-        found = _NODE_ID.search(self.process.output())
+        found = _SUPERNODE_ID.search(self.process.output())
         if found is None:
             raise RpdpError(f"the SuperNode in {self.home} is not connected yet; see {self.log}")
         return int(found.group(1))
@@ -247,4 +284,4 @@ class SuperNode(_FlowerProcess):
         return [*command, "--node-config", self._settings] if self._settings else command
 
     def _connected(self) -> bool:
-        return _NODE_ID.search(self.process.output()) is not None
+        return _SUPERNODE_ID.search(self.process.output()) is not None

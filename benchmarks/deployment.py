@@ -1,7 +1,8 @@
-"""What Flower costs a round: a deployed federation against the same rounds in one process, and where the time goes.
+"""What a deployed round costs: over Flower with our node, with Flower's own SuperNode, and in one process.
 
 Two silos of the embedded task, all joining, 10 local steps each, production ledgers; over TLS with a SuperLink, two
-SuperNodes and two agents on this machine, against
+nodes and two agents on this machine. Two such federations are up at the same time, one with `rpdp silo node`, one with
+Flower's SuperNode; runs on them take turns. Their peers without Flower:
 
 - the same coordinator and agents in this process (frames, ledgers, training; no Flower, no sockets), and
 - `simulate` (no frames, no ledger).
@@ -9,22 +10,14 @@ SuperNodes and two agents on this machine, against
 Answers leave when they are ready, so that no second is spent on purpose. The model is tiny: what is seen is what a
 round costs whatever is trained in it. With training that takes minutes the ratio is near 1.
 
-Time is taken with one clock at four places: the server's grid (before and after each push and pull), the ClientApp
-(start of its process, call, question to the agent, answer), and for the parts of an agent's answer the same code in
-this process. A round's parts are those of the silo that answered last, so they add up to the round:
+The parts of a round with our node, measured at the server's grid (before and after each push and pull):
 
-| part | from … to | measured |
-|---|---|---|
-| polling | pushed … ClientApp process started; answered … pull that brings it | yes; Flower's transfers too |
-| process start | ClientApp process started … called | yes |
-| transport | duration of the push and of the pull that brought the answer, and the app's own code | yes |
-| agent | question on the Unix socket … answer, without training; ledger included | answer measured, share inferred |
-| training | local steps and noise | inferred from the same rounds in this process |
-| server | answer … next push: average, checkpoint, heads | yes |
-
-What is done to keep it low is shown too: our own pull loop (in half of the rounds, in blocks, Flower's three seconds
-are used instead), a ClientApp that loads neither torch nor the core, and SuperExec's poll interval (one SuperNode with
-Flower's default beside one with ours; not with --quick).
+| part | from … to |
+|---|---|
+| push | the grid sends the requests |
+| waiting | requests are sent … a pull brings the last answer: the node's polling and transfers, the agent, training |
+| pull | the pull that brings the last answer |
+| server | average, checkpoint, heads, looking for nodes |
 
     python benchmarks/deployment.py [--quick] [--json]
 """
@@ -34,7 +27,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -50,9 +42,7 @@ from rpdp.budgets import BudgetTable
 from rpdp.deployment.agent.agent import Agent, AllowedModel
 from rpdp.deployment.agent.release_timing import Timing
 from rpdp.deployment.files.layout import Layout
-from rpdp.deployment.files.silo_file import SiloFile
 from rpdp.deployment.flower.control import Control
-from rpdp.deployment.flower.flower_processes import SuperNode
 from rpdp.deployment.processes import free_port
 from rpdp.deployment.trial import federation, provide_trial_budgets
 from rpdp.federation.coordinator import Coordinator, RoundSettings
@@ -67,18 +57,13 @@ if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a nei
     from collections.abc import Callable, Mapping
 
     from benchmarks._harness import Benchmark
-    from benchmarks._timed_apps import CLIENT_APP, SERVER_APP
-    from rpdp.deployment.trial import RunningFederation
+    from benchmarks._timed_apps import SERVER_APP
 else:
     from _harness import Benchmark
-    from _timed_apps import CLIENT_APP, SERVER_APP
+    from _timed_apps import SERVER_APP
 
 TASK = task("breast_cancer")
 SILOS = ("silo-00", "silo-01")
-STOCK_SECONDS = 3.0
-"""What `Grid.send_and_receive` sleeps between two pulls."""
-DEFAULT_TASK_POLL = "1.0"
-FEW = 6
 WAIT = 1200.0
 
 STUDY = """
@@ -204,16 +189,14 @@ def simulated(layout: Layout, budgets: Mapping[str, BudgetTable]) -> list[float]
 
 @dataclass(frozen=True)
 class Round:
-    """One deployed round: seconds of its parts, of the silo that answered last."""
+    """One deployed round: its seconds, and those of its parts."""
 
-    stock: bool
     seconds: float
     parts: dict[str, float]
-    processor: float
-    """Seconds of processor time that the ClientApp took: on a busy machine the steadier measure of its start."""
 
 
-def make(directory: Path, rounds: int, block: int) -> Layout:
+def make(directory: Path, rounds: int) -> Layout:
+    directory.mkdir()
     study = directory / "study.toml"
     study.write_text(STUDY.format(rounds=rounds))
     layout = Layout.create(directory / "f", StudyFile.read(study), SILOS, "127.0.0.1", free_port())
@@ -222,140 +205,76 @@ def make(directory: Path, rounds: int, block: int) -> Layout:
         path = layout.silo(name) / "silo.toml"
         lines = [line for line in path.read_text().splitlines() if not line.startswith("release_after")]
         path.write_text("\n".join([*lines, 'release_after = "ready"', ""]))
-    from rpdp.deployment.flower.grid_link import POLL_SECONDS
-
-    times = str(layout.server / "times-")
-    server = SERVER_APP.format(stock=STOCK_SECONDS, own=POLL_SECONDS, times=times, block=block)
+    server = SERVER_APP.format(times=str(layout.server / "times-"))
     (layout.app / "rpdp_app" / "server_app.py").write_text(server)
-    (layout.app / "rpdp_app" / "client_app.py").write_text(CLIENT_APP)
-    project = layout.app / "pyproject.toml"
-    project.write_text(project.read_text().replace("rpdp.deployment.flower.client_app:app", "rpdp_app.client_app:app"))
     return layout
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-
-
-def clients(layout: Layout) -> dict[str, dict[str, Any]]:
-    """What the ClientApps noted, by message, with the silo."""
-    return {
-        str(note["message"]): {**note, "silo": name}
-        for name in SILOS
-        for note in lines_of(layout.silo(name) / "times.jsonl")
-    }
-
-
-def rounds_of(layout: Layout, run: str, block: int) -> list[Round]:
-    """The rounds of a run; the first of every block, which the pull loop before has still shaped, is left out."""
-    noted, at_silos = lines_of(layout.server / f"times-{run}"), clients(layout)
+def rounds_of(layout: Layout, run: str) -> list[Round]:
+    """The rounds of a run but the first, in which connections are made and code is loaded."""
+    path = layout.server / f"times-{run}"
+    noted = [json.loads(line) for line in path.read_text().splitlines()]
     pushes = [index for index, note in enumerate(noted) if note["what"] == "push" and note["round"]]
     found = []
-    for number, (here, after) in enumerate(pairwise(pushes)):
+    for here, after in list(pairwise(pushes))[1:]:
         push = noted[here]
-        pulls = {answer: note for note in noted[here:after] if note["what"] == "pull" for answer in note["answers"]}
-        if number % block == 0 or set(pulls) != set(push["nodes"]):
-            continue
-        last = max(pulls, key=lambda answer: pulls[answer]["ended"])
-        found.append(Round(push["stock"], *_split(push, at_silos[last], pulls[last], noted[after]["began"])))
+        last = [note for note in noted[here:after] if note["what"] == "pull" and note["answers"]][-1]
+        ended = noted[after]["began"]
+        parts = {
+            "push": push["ended"] - push["began"],
+            "waiting": last["began"] - push["ended"],
+            "pull": last["ended"] - last["began"],
+            "server": ended - last["ended"],
+        }
+        found.append(Round(ended - push["began"], parts))
     return found
 
 
-def _split(push: Any, silo: Any, pull: Any, ended: float) -> tuple[float, dict[str, float], float]:
-    to_silo, back = silo["started"] - push["ended"], pull["began"] - silo["answered"]
-    moved = (push["ended"] - push["began"]) + (pull["ended"] - pull["began"]) + (silo["asked"] - silo["called"])
-    parts = {
-        "polling": to_silo + back,
-        "process_start": silo["called"] - silo["started"],
-        "transport": moved,
-        "answer": silo["answered"] - silo["asked"],
-        "server": ended - pull["ended"],
-    }
-    return ended - push["began"], parts, silo["processor"]
-
-
-def deployed(layout: Layout, block: int, *, with_default: bool) -> tuple[list[Round], tuple[float, float] | None]:
-    """The rounds of a run over Flower; and the pause between two ClientApps, with our SuperExec interval and theirs."""
-    with federation(layout) as running:
-        status = Control.of(layout).submit(layout.app, {"run-id": "first"}).wait(timeout=WAIT)
-        if status.name != "completed":
-            raise RuntimeError(f"the run over Flower {status.name}: {status.details}")
-        pauses = default_interval(layout, running) if with_default else None
-    return rounds_of(layout, "first", block), pauses
-
-
-def default_interval(layout: Layout, running: RunningFederation) -> tuple[float, float]:
-    """A few rounds with Flower's default interval at one of the two SuperNodes."""
-    ours, theirs = SILOS
-    running.nodes[theirs].stop()
-    spec = SiloFile.read(layout.silo(theirs) / "silo.toml")
-    key, authority = layout.silo(theirs) / f"{theirs}.key", layout.silo(theirs) / "ca.crt"
-    settings = {"silo": theirs, "socket": str(spec.file(spec.silo.socket))}
-    variables = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": DEFAULT_TASK_POLL}
-    home, link = layout.silo(theirs) / "flower", running.link.address
-    path = layout.server / "times-second"
-    with SuperNode(home, link, authority, key, settings, variables=variables):
-        submitted = Control.of(layout).submit(layout.app, {"run-id": "second"})
-        until = time.monotonic() + WAIT
-        while sum(note["what"] == "push" and note["round"] for note in lines_of(path)) <= FEW:
-            if time.monotonic() > until:
-                raise RuntimeError("the second run over Flower does not get on")
-            time.sleep(0.5)
-        submitted.stop()
-    asked = {
-        message for note in lines_of(path) if note["what"] == "push" and note["round"] for message in note["nodes"]
-    }
-    notes = [note for message, note in clients(layout).items() if message in asked]
-    pauses = {}
-    for name in SILOS:  # in the order of the rounds
-        mine = [note for note in notes if note["silo"] == name]
-        pauses[name] = statistics.median(after["started"] - before["answered"] for before, after in pairwise(mine))
-    return pauses[ours], pauses[theirs]
+def deployed(ours: Layout, stock: Layout, turns: int) -> tuple[list[Round], list[Round]]:
+    """The rounds of our node and of Flower's SuperNode; the runs take turns."""
+    with federation(ours), federation(stock, stock=True):
+        for turn in range(turns):
+            for layout in (ours, stock):
+                run = f"turn-{turn}"
+                status = Control.of(layout).submit(layout.app, {"run-id": run}).wait(timeout=WAIT)
+                if status.name != "completed":
+                    raise RuntimeError(f"{run} over Flower {status.name}: {status.details}")
+    names = [f"turn-{turn}" for turn in range(turns)]
+    found = [[one for run in names for one in rounds_of(layout, run)] for layout in (ours, stock)]
+    return found[0], found[1]
 
 
 # The comparison
 
 
-def imports(bench: Benchmark) -> None:
-    def fresh(code: str) -> Callable[[], object]:
-        return lambda: subprocess.run([sys.executable, "-c", code], check=True)
-
-    thin = "import rpdp.deployment.flower.client_app"
-    name = "client_app_import_against_one_that_trains"
-    bench.compare(name, fresh(thin), fresh(f"{thin}; import torch, rpdp.federation.silo"), repeats=9)
-
-
-def report(bench: Benchmark, found: list[Round], clock: Clock, peers: dict[str, float]) -> None:
-    own, stock = ([one for one in found if one.stock is is_stock] for is_stock in (False, True))
-    seconds = statistics.median(one.seconds for one in own)
+def report(bench: Benchmark, ours: list[Round], stock: list[Round], peers: dict[str, float]) -> None:
+    seconds, theirs = ([one.seconds for one in found] for found in (ours, stock))
+    middle = statistics.median(seconds)
+    print(f"our node: {_spread(seconds)}; Flower's SuperNode: {_spread(theirs)}; load {os.getloadavg()[0]:.1f}")
+    context = f"{middle:.2f} s against {statistics.median(theirs):.2f} s, medians"
+    bench.record("our_node_against_supernode", middle / statistics.median(theirs), context=context)
     for name, peer in peers.items():
-        context = f"{seconds:.2f} s against {1e3 * peer:.1f} ms, medians; {seconds - peer:.2f} s more for any model"
-        bench.record(f"round_against_{name}", seconds / peer, context=context)
-    parts = {name: statistics.median(one.parts[name] for one in own) for name in own[0].parts}
-    training = min(1.0, clock.median("train") / clock.median("answer")) * parts["answer"]
-    parts |= {"agent": parts.pop("answer") - training, "training": training}
-    for name, part in sorted(parts.items(), key=lambda item: -item[1]):
-        bench.record(f"share_of_{name}", part / seconds, context=f"{1e3 * part:.0f} ms of a round")
-    total, load = sum(parts.values()), os.getloadavg()[0]
-    print(f"medians of the parts add up to {total:.2f} s; {len(own)} rounds, load average now {load:.1f}")
-    processor = statistics.median(one.processor for one in own)
-    print(f"a ClientApp, a new process for every message, takes {processor:.2f} s of processor time")
-    theirs = statistics.median(one.seconds for one in stock)
-    context = f"{seconds:.2f} s against {theirs:.2f} s with Flower's sleep of {STOCK_SECONDS:g} s, {len(stock)} rounds"
-    bench.record("own_pull_loop_against_stock", seconds / theirs, context=context)
+        context = f"{middle:.2f} s against {1e3 * peer:.1f} ms, medians; {middle - peer:.2f} s more for any model"
+        bench.record(f"round_against_{name}", middle / peer, context=context)
+    for name in ours[0].parts:
+        part = statistics.median(one.parts[name] for one in ours)
+        bench.record(f"share_of_{name}", part / middle, context=f"{1e3 * part:.0f} ms of a round")
+
+
+def _spread(seconds: list[float]) -> str:
+    middle, least, most = statistics.median(seconds), min(seconds), max(seconds)
+    return f"{middle:.2f} s ({least:.2f} to {most:.2f}, {len(seconds)} rounds)"
 
 
 def main(arguments: list[str]) -> None:
-    bench = Benchmark("A round over Flower against the same round in one process", arguments)
-    block = 3 if bench.quick else 4
-    rounds = 2 * block + 1 if bench.quick else 4 * block + 1  # the last push ends the round before
+    bench = Benchmark("A deployed round with our node, with Flower's SuperNode, and in one process", arguments)
+    rounds, turns = (5, 1) if bench.quick else (9, 3)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="rpdp-") as made:
         directory, clock = Path(made), Clock()
-        layout = make(directory, rounds, block)
+        layout = make(directory / "ours", rounds)
         budgets = {name: BudgetTable.read(layout.silo(name) / "budgets.csv") for name in SILOS}
         seconds: dict[str, list[float]] = {"in_process": [], "simulate": []}
-
         here: list[float] = []
 
         def peers(turn: str) -> None:
@@ -365,16 +284,12 @@ def main(arguments: list[str]) -> None:
             seconds["simulate"] += simulated(layout, budgets)[1:]
 
         peers("before")
-        found, pauses = deployed(layout, block, with_default=not bench.quick)
+        ours, stock = deployed(layout, make(directory / "stock", rounds), turns)
         peers("after")
     ended, kept = (statistics.median(each) for each in (seconds["in_process"], here))
     context = f"{1e3 * ended:.1f} ms against {1e3 * kept:.1f} ms, medians of agents' rounds without Flower"
     bench.record("training_in_its_own_process_against_here", ended / kept, goal=1.1, context=context)
-    report(bench, found, clock, {name: statistics.median(each) for name, each in seconds.items()})
-    imports(bench)
-    if pauses is not None:
-        context = f"{pauses[0]:.2f} s against {pauses[1]:.2f} s from an answer to the next ClientApp, the same rounds"
-        bench.record("our_task_poll_against_default", pauses[0] / pauses[1], context=context)
+    report(bench, ours, stock, {name: statistics.median(each) for name, each in seconds.items()})
     bench.finish()
 
 

@@ -82,8 +82,10 @@ def federation(layout: Layout, *, stock: bool = False) -> Iterator[RunningFedera
         register_silos(link.control, layout)
         nodes: dict[str, NodeProcess | SuperNode] = {}
         for name, silo in files.items():
-            node = _supernode(layout, name, silo, link.address) if stock else _node(layout, silo)
-            nodes[name] = stack.enter_context(node)
+            if stock:
+                nodes[name] = stack.enter_context(_supernode(layout, name, silo, link.address))
+            else:
+                nodes[name] = stack.enter_context(_node(layout, silo))
         for name, silo in files.items():
             _wait_for(agents[name], silo)
         yield RunningFederation(layout, proxy, link, nodes, agents)

@@ -7,6 +7,7 @@ from tests.mutants.catalogue.estimates import ESTIMATES
 from tests.mutants.catalogue.federation import FEDERATION
 from tests.mutants.catalogue.holds import HOLDS
 from tests.mutants.catalogue.ledger import LEDGER
+from tests.mutants.catalogue.node import NODE
 from tests.mutants.catalogue.outlook import OUTLOOK
 from tests.mutants.catalogue.planning import PLANNING
 from tests.mutants.catalogue.recovery import RECOVERY
@@ -30,6 +31,7 @@ CATALOGUE = (
     *RECOVERY,
     *FEDERATION,
     *AGENT,
+    *NODE,
     *OUTLOOK,
     *REQUEST_PRICES,
     *REQUESTS,

@@ -309,14 +309,6 @@ AGENT = (
         '    return Frame({"kind": "refused", "reason": f"{reason.value}: {reason!r}"})\n',
         (f"{_SERVICE}test_an_agent_that_fails_answers_one_word",),
     ),
-    Mutant(
-        "error-text-of-the-app-leaks",
-        "rule 12",
-        "deployment/flower/client_app.py",
-        "        answer = UNREACHABLE.to_bytes()\n",
-        "        raise\n",
-        (f"{_SERVICE}test_the_app_says_nothing_of_what_goes_wrong",),
-    ),
     # The socket
     Mutant(
         "payload-limit-dropped",

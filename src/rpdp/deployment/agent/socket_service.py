@@ -39,7 +39,7 @@ class Service:
     Args:
         agent: Answers the requests.
         path: Path of the socket.
-        group: Group whose members may ask, such as the SuperNode's; without it only this user may.
+        group: Group whose members may ask, such as the node's; without it only this user may.
     """
 
     def __init__(self, agent: Agent, path: str | Path, *, group: str | None = None) -> None:

@@ -84,7 +84,7 @@ class ServerCertificate:
 
 @dataclass(frozen=True)
 class SiloKey:
-    """The key pair of a SuperNode: `private` stays at the silo, `public` is registered at the SuperLink."""
+    """The key pair of a silo's node: `private` stays at the silo, `public` is registered at the SuperLink."""
 
     private: Path
     public: Path
@@ -212,7 +212,7 @@ def is_signed_by(certificate: str | Path, authority: str | Path) -> bool:
 
 
 def make_silo_key(directory: str | Path, name: str) -> SiloKey:
-    """A key pair for the SuperNode of this silo, in OpenSSH format, which Flower reads."""
+    """A key pair for the node of this silo, in OpenSSH format, which Flower reads."""
     directory = Path(directory)
     _silo_name(name)
     made = SiloKey(directory / f"{name}.key", directory / f"{name}.pub", directory / f"{name}.tls.key")

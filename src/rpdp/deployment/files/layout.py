@@ -273,7 +273,7 @@ publisher = "rpdp"
 
 [tool.flwr.app.components]
 serverapp = "rpdp_app.server_app:app"
-clientapp = "rpdp.deployment.flower.client_app:app"  # installed at every silo; no code travels there
+clientapp = "rpdp.deployment.flower.client_app:app"  # for Flower's own SuperNode; our nodes run no app
 
 [tool.flwr.app.config]
 run-id = ""            # the name of the rpdp run; the same name again resumes it
@@ -370,7 +370,7 @@ ledger = "ledger.db"       # rpdp ledger keygen steward, then: rpdp ledger creat
                            #   --lifetime-delta {delta}{account} --steward steward.pub
 budgets = "budgets.csv"    # one budget for each record
 socket = "agent.sock"
-# group = "flower"         # group that may ask: the SuperNode's, if it runs as another user than the agent
+# group = "flower"         # group that may ask: the node's, if it runs as another user than the agent
 # closed_runs = ["name"]   # runs in which this silo no longer takes part
 
 [data]

@@ -67,4 +67,5 @@ def _wait_for_parts(seconds: float) -> None:
 
     By itself it would wait for minutes for a node that was killed in between, and all other silos with it.
     """
-    http_grid.pull_objects = partial(pull_objects, initial_backoff=_OBJECT_BACKOFF, max_time=max(seconds, 0.0))
+    patient = partial(pull_objects, initial_backoff=_OBJECT_BACKOFF, max_time=max(seconds, 0.0))
+    http_grid.pull_objects = patient  # type: ignore[attr-defined]  # its only name for it; a contract test holds it

@@ -117,13 +117,15 @@ class SiloNode:
             NodeUnknown: The server does not accept the key of this node.
             NodeRefused: The connection can never work like this.
         """
-        self._activate()
-        threading.Thread(target=self._keep_alive, name="rpdp-heartbeat", daemon=True).start()
         try:
+            self._activate()
+            threading.Thread(target=self._keep_alive, name="rpdp-heartbeat", daemon=True).start()
             self._loop()
         finally:
             self._stopped.set()
-            self._leave()
+            if self._link.node_id:
+                self._leave()
+            self._link.close()
 
     def _loop(self) -> None:
         last = time.monotonic()
@@ -147,8 +149,10 @@ class SiloNode:
         except NodeUnknown:
             LOG.warning("the server no longer knows silo %s: activating again", self._silo)
             self._activate()
-        except RunOver:
-            pass
+        except FleetError:  # the server is away for good, or refuses this silo
+            raise
+        except Exception as error:
+            LOG.warning("dropped a message that Flower cannot read: %s", type(error).__name__)
         finally:
             if taken is None:
                 self._places.release()
@@ -192,7 +196,6 @@ class SiloNode:
             self._link.deactivate()
         except FleetError as error:
             LOG.debug("could not sign off: %s", error)
-        self._link.close()
         LOG.info("silo %s has left", self._silo)
 
     # One message

@@ -185,6 +185,7 @@ def serve(
 def node(
     file: NodeFileArgument,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log heartbeats that fail.")] = False,
+    log_format: options.LogFormatOption = "text",
     as_json: options.Json = False,
 ) -> None:
     """Carry messages between the server and the silo's agent until SIGTERM or Ctrl-C, as another user than the agent's.
@@ -199,8 +200,7 @@ def node(
     from rpdp.deployment.flower.fleet_link import FleetLink, require_known_flower
     from rpdp.deployment.flower.silo_node import SiloNode
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("rpdp").setLevel(logging.DEBUG if verbose else logging.INFO)
+    begin_logging(options.log_format_of(log_format), verbose=verbose)
     require_known_flower()
     spec = NodeFile.read(file)
     socket = spec.file(spec.node.socket)

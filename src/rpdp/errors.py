@@ -14,6 +14,7 @@
     │   └── StrayParametersError     rpdp.training.ghost.recorder
     ├── TooLate                      rpdp.federation.silo
     ├── WorkerError                  rpdp.federation.workers
+    ├── StoppedRunError              rpdp.federation.run_stops
     ├── Unreachable                  rpdp.deployment.agent.agent_client
     └── FleetError                   rpdp.deployment.flower.fleet_link
         ├── ServerAway               rpdp.deployment.flower.fleet_link

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.conftest import rpdp  # noqa: F401 (a fixture)
 from tests.federation.conftest import one_thread, spy  # noqa: F401 (fixtures)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli.deploy_runs_command import give_up, metrics, pause, runs, study
 from rpdp.cli.output import print_json, say, say_line
 from rpdp.cli.signals import stop_on_signal
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
@@ -22,6 +23,11 @@ _NOT_ADMITTED = "was not admitted"
 """Part of the server's message when a silo has refused the plan."""
 
 app = typer.Typer(no_args_is_help=True)
+app.command()(study)
+app.command()(runs)
+app.command()(pause)
+app.command("give-up")(give_up)
+app.command()(metrics)
 
 Directory = Annotated[
     Path, typer.Argument(metavar="DIRECTORY", help="The federation's directory, made by `rpdp deploy init`.")
@@ -202,12 +208,18 @@ def run(
 def _run(layout: Layout, run_id: str, settings: dict[str, Value], timeout: float, *, as_json: bool) -> None:
     from rpdp.deployment.files.layout import SUMS
     from rpdp.deployment.flower.control import Control
+    from rpdp.federation.run_stops import go_on, stop_word
     from rpdp.studies.run_directory import read_summary
 
+    home = layout.server / "runs" / run_id
+    go_on(home)
     server = str(layout.server)  # wherever the directory is now
     submitted = Control.of(layout).submit(layout.app, {"server": server, **settings, "run-id": run_id})
     log = layout.server / "runs" / f"{run_id}.log"
     status = submitted.wait(timeout=timeout, log=log)
+    if status.name != "completed" and stop_word(home):
+        print_json({"directory": str(home), "stopped": status.details}) if as_json else say(status.details)
+        return
     if status.name != "completed":
         kind = PrivacyRefusal if _NOT_ADMITTED in status.details else RpdpError
         raise kind(f"run {run_id} {status.name}: {status.details or 'no reason given'}; its log is {log}")

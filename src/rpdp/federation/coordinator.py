@@ -31,6 +31,7 @@ from rpdp.federation.heads import newest_heads, read_heads, write_heads
 from rpdp.federation.messages import Update
 from rpdp.federation.released_sums import ReleasedSums
 from rpdp.federation.run_result import RoundLog, RunResult
+from rpdp.federation.run_stops import GIVE_UP, PAUSE, StoppedRunError, StopWord, never
 from rpdp.federation.server import RoundServer, Server, SumServer
 from rpdp.ledger.store.chain import PublicHead
 from rpdp.ledger.store.holds import uncovered_note
@@ -129,6 +130,7 @@ class Coordinator:
         heads: The file with the latest head of every silo's ledger, over all runs of this server.
         backbone: A backbone in place of the one that the plan's recipe names.
         score: Measures the accuracy of a flat model on public records.
+        asked: Whether the operator wants the run to stop; asked between rounds.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class Coordinator:
         heads: str | Path,
         backbone: Backbone | None = None,
         score: Callable[[Tensor], Score] | None = None,
+        asked: Callable[[], StopWord] = never,
     ) -> None:
         if not run or not silos or len(set(silos)) != len(silos):
             raise InputError(f"run={run!r} must be a name, and silos={list(silos)!r} must be different names")
@@ -152,6 +155,7 @@ class Coordinator:
         start = hashlib.sha256(values.numpy().tobytes() + public.fingerprint.encode()).hexdigest()
         self._identity = f"{run}-{start[:16]}"
         self._checkpoint, self._heads_file, self._score = checkpoint, heads, score
+        self._asked = asked
         self._heads = read_heads(heads)
         self._present: Mapping[str, str] = {}
         self._address: dict[str, str] = {}
@@ -173,6 +177,7 @@ class Coordinator:
         """Run the remaining rounds."""
         began = time.perf_counter()
         self._restore()
+        self._stop_if_asked()
         if not self._server.is_done:
             self._gather()
             write_heads(self._heads_file, self._heads)
@@ -180,6 +185,7 @@ class Coordinator:
                 # Kept before the first announcement: a server that starts again must know that silos may be charged.
                 self._keep_state()
         while not self._server.is_done:
+            self._stop_if_asked()
             log = self._round()
             self._rounds.append(log)
             # Heads first: what the server knows of the ledgers must never be older than its model.
@@ -198,12 +204,43 @@ class Coordinator:
         self.go(on_round)
         return ReleasedSums(self._run, self._public, self._server.released, self._settings.seed)
 
+    @property
+    def present(self) -> list[str]:
+        """The silos that have answered and are still connected."""
+        return sorted(self._address)
+
+    def _stop_if_asked(self) -> None:
+        """End here if the operator has asked for it; a run that is given up is cancelled where it is held."""
+        word, done, of = self._asked(), len(self._rounds), self._public.schedule.rounds
+        if word == PAUSE:
+            held = "" if self._has_begun else ". Silos that hold budgets for it keep them until their holds end"
+            raise StoppedRunError(
+                f"run {self._run!r} is paused after {done} of {of} rounds; the same run id continues it{held}"
+            )
+        if word == GIVE_UP:
+            said = f"run {self._run!r} is given up after {done} of {of} rounds"
+            if self._has_begun:
+                raise StoppedRunError(
+                    f"{said}. What silos have charged stays charged; each may add it to closed_runs of its silo file, "
+                    "which makes room for another run"
+                )
+            self._find_silos()
+            raise StoppedRunError(said + self._give_up(is_final=True))
+
+    def _find_silos(self) -> None:
+        """Learn which silos are there, without asking them to admit anything."""
+        requests = {at: frame.to_bytes() for at, frame in self._requests(None).items() if frame.kind == "hello"}
+        answers = self._link.ask(requests, self._settings.deadline) if requests else {}
+        for address, answer in sorted(answers.items()):
+            self._take(address, answer, None)
+
     def _gather(self) -> None:
         """Wait until all silos that the run needs hold it. If they cannot, cancel it everywhere and say why."""
         until = time.monotonic() + self._settings.patience
         wanted = set(self._server.silos)
         while self._admitted != wanted - set(self._refusals) and time.monotonic() < until:
             moved = self._pass(None, until - time.monotonic())
+            self._stop_if_asked()
             if len(wanted - set(self._refusals)) < self._needed:
                 reasons = "; ".join(f"{silo}: {reason}" for silo, reason in sorted(self._refusals.items()))
                 raise PrivacyRefusal(
@@ -237,7 +274,7 @@ class Coordinator:
         ended = [silo for silo, reason in self._refusals.items() if reason == Reason.CANCELLED]
         return max(least - len(ended), 1) if self._has_begun else least
 
-    def _give_up(self) -> str:
+    def _give_up(self, *, is_final: bool = False) -> str:
         """Cancel the run at every silo that may hold it; return what to say about that."""
         if self._has_begun:
             return ". The run has begun; mend this and start it again: the same run continues"
@@ -253,7 +290,7 @@ class Coordinator:
             names = ", ".join(sorted(waiting))
             said += f"; {names} did not answer: a hold there ends by itself within {self._settings.held_for} s"
         if not cancelled:
-            return f"{said}. Mend this and start the run again"
+            return said if is_final else f"{said}. Mend this and start the run again"
         return f"{said}; cancelled at {', '.join(sorted(cancelled))}. A cancelled run never returns: use a new run id"
 
     def _cancel(self, silos: Mapping[str, str], cancelled: set[str]) -> dict[str, str]:

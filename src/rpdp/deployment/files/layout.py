@@ -30,6 +30,7 @@ from rpdp.deployment.files.issuing import Issuer
 from rpdp.deployment.files.node_file import NODE_FILE, NodeFile, NodeSection
 from rpdp.deployment.files.proxy_file import PROXY_FILE, PROXY_HOME, proxy_configuration
 from rpdp.deployment.files.silo_file import SiloFile
+from rpdp.deployment.files.study_files import STUDY, write_study
 from rpdp.errors import InputError
 from rpdp.setting_fields import plain_name
 from rpdp.studies.building import public_plan
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from rpdp.planning import PublicPlan
     from rpdp.studies.study_file import StudyFile
 
-STUDY, PLAN, SILO_FILE = "study.toml", "plan.json", "silo.toml"
+SILO_FILE = "silo.toml"
 SUMS = "sums.json"
 """In the directory of a run with a request: what silos released (`ReleasedSums.read`)."""
 
@@ -189,11 +190,7 @@ class Layout:
         made = make_authority(self.authority)
         make_server_certificate(made, self.server, dict.fromkeys([self.host, "127.0.0.1", "localhost"]))
         shutil.copy(made.certificate, self.server / "ca.crt")
-        spec.write_copy(self.server / STUDY)
-        for code in _own_code(spec):
-            copy = shutil.copytree if code.is_dir() else shutil.copy
-            copy(code, self.server / code.name)
-        plan.write(self.server / PLAN)
+        write_study(self.server, spec, plan)
         issuer = Issuer(self.authority)
         for name in self.silos:
             key = make_silo_key(self.silo(name), name)
@@ -248,14 +245,6 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _own_code(spec: StudyFile) -> list[Path]:
-    """Modules and packages beside the study file that it names: the server needs the model."""
-    names = {reference.partition(":")[0].partition(".")[0] for reference in spec.own_code}
-    modules = [path for name in sorted(names) if (path := spec.directory / f"{name}.py").is_file()]
-    packages = [path for name in sorted(names) if (path := spec.directory / name / "__init__.py").is_file()]
-    return [*modules, *(path.parent for path in packages)]
-
-
 _PYPROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -279,6 +268,7 @@ clientapp = "rpdp.deployment.flower.client_app:app"  # for Flower's own SuperNod
 run-id = ""            # the name of the rpdp run; the same name again resumes it
 server = {server}
 silos = "{silos}"
+study = ""             # a study that was added with `rpdp deploy study`; "": the one that the federation was made for
 plan = ""              # a plan with a request, in that directory: statistics or evaluation; "": the study's own plan
 evaluate = ""          # the run whose model a plan for evaluation measures
 deadline = 120.0       # seconds until a round continues without the silos that have not answered
@@ -286,6 +276,7 @@ patience = 120.0       # seconds to wait for silos before the first round
 least-silos = 0        # the run does not start with fewer silos; 0: all
 hold = 0               # seconds that silos hold budgets until the first round; 0: an hour, or longer if need be
 test = ""              # "module:function" that returns public test records
+log-format = "text"    # text or json: the lines of rpdp in the log of a run
 seed = -1              # seed of a simulation, for tests; -1: a real run
 """
 

@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rpdp.deployment.files.layout import PLAN, STUDY, SUMS
+from rpdp.deployment.files.layout import SUMS
+from rpdp.deployment.files.study_files import PLAN, STUDY, study_directory
 from rpdp.deployment.flower.grid_link import GridLink
 from rpdp.deployment.flower.strategy_backbone import StrategyBackbone
+from rpdp.deployment.run_progress import RunProgress
 from rpdp.errors import InputError, RpdpError
 from rpdp.federation.coordinator import Coordinator, RoundSettings
 from rpdp.federation.heads import NAME as HEADS
+from rpdp.federation.run_stops import LOCK, stop_word
+from rpdp.log_format import log_formatter
 from rpdp.planning import PublicPlan
 from rpdp.report import write_report
 from rpdp.setting_fields import plain_name
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 
     from rpdp.federation.run_result import RoundLog
     from rpdp.federation.score import Score
+    from rpdp.log_format import LogFormat
 
 LOG = logging.getLogger("rpdp.server")
 CHECKPOINT = "checkpoint"
@@ -59,13 +64,15 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
             plan (a file in that directory; by default the study's own plan), evaluate (the run whose model a plan for
             evaluation measures), deadline, patience, least-silos (0: all), hold (seconds that silos hold budgets until
             the first round; 0: from deadline and patience), test ("module:function" with public records, or ""), seed
-            (of a simulation, for tests; -1: a real run).
+            (of a simulation, for tests; -1: a real run); and, absent in apps of earlier releases, study (one that was
+            added to the server's directory; "": the first one) and log-format (text or json).
         strategy: A Flower strategy to average with, instead of the backbone in the plan.
     """
-    _log_to_flower()
+    _log_to_flower("json" if config.get("log-format") == "json" else "text")
     run = plain_name("run-id", config["run-id"])
     home = Path(str(config["server"]))
-    spec, public = StudyFile.read(home / STUDY), PublicPlan.read(home / str(config.get("plan") or PLAN))
+    study = study_directory(home, str(config.get("study", "")))
+    spec, public = StudyFile.read(study / STUDY), PublicPlan.read(study / str(config.get("plan") or PLAN))
     directory = home / "runs" / run
     if (directory / SUMS).is_file():
         LOG.info("run %s is finished already: %s", run, directory / SUMS)
@@ -74,9 +81,9 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
         LOG.info("run %s is finished already: %s", run, read_summary(directory))
         return
     directory.mkdir(parents=True, exist_ok=True)
-    with _only_server(directory):
+    with _only_server(directory), RunProgress.of(directory, public) as progress:
         if public.request is not None:
-            _release(grid, config, run, public, directory)
+            _release(grid, config, run, public, directory, progress)
             return
         coordinator = Coordinator(
             run,
@@ -89,14 +96,17 @@ def run_server(grid: Grid, config: Mapping[str, Any], *, strategy: Strategy | No
             heads=home / HEADS,
             backbone=None if strategy is None else StrategyBackbone(strategy),
             score=_score(spec, str(config["test"])),
+            asked=lambda: stop_word(directory),
         )
-        result = coordinator.go(lambda log: _note_round(directory, log, public.schedule.rounds))
+        result = coordinator.go(lambda log: _note_round(directory, log, progress, coordinator))
         facts = replace(facts_of(spec), notes=coordinator.notes)
         write_report(result, directory / EDITIONS["share"], edition="share", facts=facts)
         write_result(result, make_model(spec, 0), directory)  # last: it marks the run as finished
 
 
-def _release(grid: Grid, config: Mapping[str, Any], run: str, public: PublicPlan, directory: Path) -> None:
+def _release(
+    grid: Grid, config: Mapping[str, Any], run: str, public: PublicPlan, directory: Path, progress: RunProgress
+) -> None:
     """Run a plan with a request, and write what all silos released."""
     home = directory.parent.parent
     values = torch.zeros(0)
@@ -104,24 +114,25 @@ def _release(grid: Grid, config: Mapping[str, Any], run: str, public: PublicPlan
         values = read_result(home / "runs" / plain_name("evaluate", config.get("evaluate", ""))).values
     coordinator = Coordinator(
         run, public, values, _names(config), GridLink(grid), _settings(config),
-        checkpoint=directory / CHECKPOINT, heads=home / HEADS,
+        checkpoint=directory / CHECKPOINT, heads=home / HEADS, asked=lambda: stop_word(directory),
     )  # fmt: skip
-    released = coordinator.release(lambda log: _note_round(directory, log, public.schedule.rounds))
+    released = coordinator.release(lambda log: _note_round(directory, log, progress, coordinator))
     released.write(directory / SUMS)  # last: it marks the run as finished
     for note in coordinator.notes:
         LOG.warning("%s", note)
 
 
-def _note_round(directory: Path, log: RoundLog, rounds: int) -> None:
+def _note_round(directory: Path, log: RoundLog, progress: RunProgress, coordinator: Coordinator) -> None:
     append_round(directory, log)
-    LOG.info("round %d of %d: %s", log.round, rounds, _summary(log))
+    progress.note(log, coordinator.present)
+    LOG.info("round %d of %d: %s", log.round, progress.rounds, _summary(log))
 
 
 @contextmanager
 def _only_server(directory: Path) -> Iterator[None]:
     """Lock the directory of a run: one server at a time continues it. Other runs may go on beside it."""
     deadline = time.monotonic() + _LOCK_SECONDS
-    lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _locked(lock):
             if time.monotonic() > deadline:
@@ -140,14 +151,14 @@ def _locked(file: int) -> bool:
     return True
 
 
-def _log_to_flower() -> None:
+def _log_to_flower(chosen: LogFormat) -> None:
     """Log to standard output, which Flower shows."""
     logging.getLogger("flwr").addFilter(in_one_line)
     log = logging.getLogger("rpdp")
     log.setLevel(logging.INFO)
     if not log.handlers:
         handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter("rpdp: %(message)s"))
+        handler.setFormatter(log_formatter(chosen, "rpdp: %(message)s"))
         log.addHandler(handler)
 
 

@@ -14,6 +14,7 @@ given ε the signal-to-noise ratio Σq/σ is nearly the same for every σ.
 | `uniform`      | a public level                            | that level to all; breaks the promise to those below   |
 | `dp_fedavg`    | the policy's ceiling                      | the ceiling to all; breaks the promise to those below  |
 | `privacy_free` | no limit; no clipping, no noise           | nothing                                                |
+| `pooled`       | the same, all records in one place        | nothing                                                |
 
 "Leaks" means that public settings depend on the real budgets of all silos, which no promise covers.
 """
@@ -73,6 +74,7 @@ class Method:
         name: Its name in study files and tables.
         promise: What it promises to records, in a sentence.
         is_protected: Whether its silos clip and add noise. If not, only simulations may use it.
+        is_pooled: Whether all records are in one place, as if there were no silos.
         needs_level: Whether it needs a public level ε.
         note: What its promise does not cover, if anything.
         make_planner: Makes a planner from all budgets of the federation, what was declared, and the level.
@@ -82,6 +84,7 @@ class Method:
     promise: str
     make_planner: Callable[[NDArray[np.float64], Declared, float], Planner]
     is_protected: bool = True
+    is_pooled: bool = False
     needs_level: bool = False
     note: str | None = None
 
@@ -191,6 +194,7 @@ METHODS: dict[str, Method] = {
             _everybody_at_level,
         ),
         Method("privacy_free", "nothing", _without_limit, is_protected=False),
+        Method("pooled", "nothing; every record leaves its silo", _without_limit, is_protected=False, is_pooled=True),
     )
 }
 

@@ -52,6 +52,15 @@ def test_json_and_what_is_kept(rpdp: Command, tmp_path: Path) -> None:
     assert "4 of 4 runs were finished before" in again.out
 
 
+def test_another_distribution(rpdp: Command, tmp_path: Path) -> None:
+    run = write_run(tmp_path, ("budgets.overrides", None), name="mine.toml")
+    done = rpdp("compare", run, "-m", "pooled", "--seeds", 1, "--distribution", "BoundedPareto")
+    assert done.code == 0
+    assert "pooled promises: nothing; every record leaves its silo" in done.out
+    assert 'distribution = "BoundedPareto"' in Path("runs/mine/compare-BoundedPareto/study.toml").read_text()
+    assert "must be one of" in rpdp("compare", run, "--distribution", "Flat").err
+
+
 def test_tuning(rpdp: Command, tmp_path: Path) -> None:
     done = rpdp("compare", write_run(tmp_path, *GRID), "-m", "rpdp", "--seeds", 1, "--tune", "-o", "out")
     assert done.code == 0

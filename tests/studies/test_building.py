@@ -53,7 +53,27 @@ def test_every_method_is_built_and_runs(tmp_path: Path, method: str) -> None:
     assert (result.method, result.seed, len(result.rounds)) == (method, 1, 3)
     assert result.score is not None
     over = sum(view.overdrawn for view in result.silos.values())
-    assert (over > 0) == (method in ("uniform", "dp_fedavg", "privacy_free"))
+    assert (over > 0) == (method in ("uniform", "dp_fedavg", "privacy_free", "pooled"))
+
+
+def test_pooled_is_plain_training_on_all_records_in_one_place(tmp_path: Path) -> None:
+    """One full step of it is a step along the mean gradient of all silos together; every silo's test records count."""
+    changes = [("schedule.rounds", "1"), ("schedule.local_steps", "1"), ("training.learning_rate", "1.0")]
+    everyone = [("budgets.overrides", "{ levels = [9.0], shares = [1.0] }"), ("privacy.noise_multiplier", "3.0")]
+    made = built(tmp_path, *changes, *everyone, method="pooled")
+    (silo,) = made.silos
+    assert sorted(silo.budgets.ids.to_pylist()) == sorted(f"{name}/{name}-{row}" for name in "abc" for row in range(40))
+    q = made.public.normaliser / 120
+    assert made.public.weights == 1.0
+    start = [value.detach().clone() for value in made.model.parameters()]
+    result = execute(made, workers=1)
+    assert result.score is not None
+    assert set(result.score.by_silo) == {"a", "b", "c"}
+    held = silo.records
+    output = torch.sigmoid(held.inputs[0] @ start[0].T + start[1])[:, 0] - held.targets
+    expected = start[0] - (output[:, None] * held.inputs[0]).mean(dim=0)
+    assert q == pytest.approx(1.0, abs=0.02)  # so that nobody is left out of the only step
+    torch.testing.assert_close(result.model.weight.data, expected, atol=1e-3, rtol=0.0)
 
 
 def test_methods_share_everything_but_the_normaliser_and_their_notes(tmp_path: Path) -> None:

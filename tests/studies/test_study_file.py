@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -245,6 +246,40 @@ def test_the_same_run_wherever_its_results_go(tmp_path: Path) -> None:
     assert StudyFile.read(path).same_run(spec)
     path.write_text(text.replace("learning_rate = 0.5", "learning_rate = 0.4"))
     assert not StudyFile.read(path).same_run(spec)
+
+
+def test_another_distribution_takes_the_place_of_the_files(tmp_path: Path) -> None:
+    spec = StudyFile.read(write_run(tmp_path, ("budgets.overrides", None)))
+    other = spec.with_distribution("BoundedPareto")
+    assert isinstance(other.declared_distribution, BoundedPareto)
+    assert other.text == spec.text.replace('"ThreeLevels"', '"BoundedPareto"')  # so the copy of the file is true
+    assert spec.same_run(other.with_distribution("ThreeLevels"))
+    assert not spec.same_run(other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([("budgets.overrides", "{ levels = [1.0], shares = [1.0] }")], "overrides"),
+        ([("budgets", '{ distribution = "ThreeLevels" }')], "on a line of its own"),
+        (
+            [
+                ("budgets.distribution", None),
+                ("budgets.files", '{ a = "a.csv" }'),
+                ("budgets.declared", '"ThreeLevels"'),
+            ],
+            "files",
+        ),
+    ],
+)
+def test_another_distribution_that_cannot(tmp_path: Path, changes: list[Change], said: str) -> None:
+    path = write_run(tmp_path, *[each for each in changes if each[0] != "budgets"])
+    if changes[0][0] == "budgets":
+        path.write_text(
+            re.sub(r"\[budgets\]\n(?:\w+ = .*\n)+", "", "budgets = " + changes[0][1] + "\n" + path.read_text())
+        )
+    with pytest.raises(InputError, match=said):
+        StudyFile.read(path).with_distribution("BoundedPareto")
 
 
 def test_method_names_are_those_of_the_baselines() -> None:

@@ -27,6 +27,7 @@ from rpdp.audit.served_audit import SERVED, audit_served
 from rpdp.audit.silo_audit import CONFIDENCE, GROUPS, PER_GROUP, Subject, audit_silo
 from rpdp.checks import require_choice, require_count
 from rpdp.errors import InputError
+from rpdp.methods import method_named
 from rpdp.studies.building import build
 from rpdp.training import SlowKernelWarning
 
@@ -273,8 +274,8 @@ def audit_run_model(
 
 
 def _built(spec: StudyFile, settings: MethodSettings, seed: int) -> PreparedRun:
-    if settings.method == "privacy_free":
-        raise InputError("method privacy_free promises nothing, so there is nothing to audit")
+    if not method_named(settings.method).is_protected:
+        raise InputError(f"method {settings.method} promises nothing, so there is nothing to audit")
     return build(spec, settings, seed)
 
 

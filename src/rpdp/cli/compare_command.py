@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rpdp.checks import require_count
+from rpdp.budgets import PAPER
+from rpdp.checks import require_choice, require_count
 from rpdp.cli import options
 from rpdp.cli.output import INTERRUPTED, print_json, print_table, report_interruption, say, say_line
 from rpdp.cli.progress import ComparisonProgress
@@ -29,6 +30,9 @@ def compare(
     seeds: Annotated[
         int | None, typer.Option("--seeds", help="Number of seeds; by default those of the study file.")
     ] = None,
+    distribution: Annotated[
+        str | None, typer.Option("--distribution", help="Draw budgets from this distribution instead of the file's.")
+    ] = None,
     first_seed: Annotated[int | None, typer.Option("--first-seed", help="With --seeds: the first (1).")] = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="First tune every method on the grid of [tuning]. No promise covers this.")
@@ -47,9 +51,12 @@ def compare(
     from rpdp.studies.study_file import StudyFile
 
     spec = StudyFile.read(file)
+    directory = out or spec.output / "compare"
+    if distribution is not None:
+        spec = spec.with_distribution(require_choice("--distribution", distribution, list(PAPER)))
+        directory = out or spec.output / f"compare-{distribution}"
     names = _names(methods)
     chosen_seeds = _seeds(spec, seeds, first_seed)
-    directory = out or spec.output / "compare"
     limit = options.workers_of(workers, spec)
 
     from rpdp.studies.comparison import compare as run
@@ -74,7 +81,6 @@ def compare(
 
 
 def _names(methods: str) -> list[str]:
-    from rpdp.checks import require_choice
     from rpdp.studies.study_sections import METHOD_NAMES
 
     names = [require_choice("--methods", name.strip(), METHOD_NAMES) for name in methods.split(",")]
@@ -118,6 +124,9 @@ def _show(spec: StudyFile, compared: Comparison, *, tuned: bool) -> None:
     if majority is not None and "accuracy" in metrics:
         shares = [f"{majority.mean:.4f}" if name == "accuracy" else "" for name in metrics]
         rows.append(["(largest class)", *shares, "", "", "", ""])
+    rows += [
+        [f"({one.column})", *[_spread(one.of(name)) for name in metrics], "", "", "", ""] for one in compared.yardsticks
+    ]
     print_table(title, columns, rows)
     for row in compared.rows:
         if row.one_class:

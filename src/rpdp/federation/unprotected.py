@@ -42,7 +42,7 @@ class _PlainTraining(LocalTraining):
 
 
 class UnprotectedSilo(Silo):
-    """A silo of method `privacy_free`. **It protects nobody**, so only a simulation may use it."""
+    """A silo of a method without a promise. **It protects nobody**, so only a simulation may use it."""
 
     training = _PlainTraining
 
@@ -58,5 +58,7 @@ class UnprotectedSilo(Silo):
     ) -> SiloPlan:
         """Admit a run as `Silo.admit` does, in simulations only."""
         if not (self.account.is_simulation and randomness.is_simulation):
-            raise PrivacyRefusal(f"silo {self.name}: method privacy_free is for simulations only; use method rpdp")
+            raise PrivacyRefusal(
+                f"silo {self.name}: a method without a promise is for simulations only; use method rpdp"
+            )
         return super().admit(run, public, module, loss, randomness, hold, before_hold)

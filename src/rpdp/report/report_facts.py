@@ -20,6 +20,7 @@ class ReportFacts:
         budgets: Where the budgets come from: a distribution with its parameters, or a file. Silo edition only.
         notes: What the promise does not cover, beyond the notes of the public plan: how the data was prepared, ….
         promises: By method, what it promises, in a sentence.
+        yardsticks: What existing scores are worth on the same test records: by column and metric, one value per seed.
         features: The features of a table by its public schema: the name of each, and what its values mean.
         evaluation: The private evaluation of the final model, as `evaluation.json` of a run has it; None without one.
         held_out_groups: The final model's metrics on held-out records, by budget. Silo edition only.
@@ -34,3 +35,4 @@ class ReportFacts:
     held_out_groups: Sequence[GroupScore] = ()
     outlook: Sequence[str] = ()
     features: Sequence[tuple[str, str]] = ()
+    yardsticks: Mapping[str, Mapping[str, Sequence[float | None]]] = field(default_factory=dict)

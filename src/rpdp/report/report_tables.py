@@ -50,6 +50,9 @@ def methods_table(report: ReportRuns) -> Table:
         always = ["always the largest class"]
         always += [f"{report.majority_share.mean:.3f}" if metric == "accuracy" else _NONE for metric in report.metrics]
         rows.append([*always, *[_NONE] * (len(columns) - len(always))])
+    for column, values in report.facts.yardsticks.items():
+        worth = [str(Spread.of(values.get(metric, ())) or _NONE) for metric in report.metrics]
+        rows.append([f"{column}, as it is", *worth, *[_NONE] * (len(columns) - len(worth) - 1)])
     return Table(columns, rows, _methods_caption(report))
 
 

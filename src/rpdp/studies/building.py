@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpdp.accounting import Accountant, Schedule, calibrate_noise
+from rpdp.budgets import BudgetTable
 from rpdp.errors import InputError
 from rpdp.federation import Policy, Silo, UnprotectedSilo, model_fingerprint
 from rpdp.ledger import MemoryAccount
@@ -23,7 +24,7 @@ from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.private_evaluation import evaluated_rounds, plan_private_evaluation
 from rpdp.studies.real_run import own_limits
 from rpdp.studies.study_budgets import declared, load_budgets
-from rpdp.studies.study_data import Source, group_column, load_source, make_evaluation, make_model
+from rpdp.studies.study_data import Source, group_column, load_source, make_evaluation, make_model, pooled
 from rpdp.training import require_private, require_value_independent
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from torch import nn
 
-    from rpdp.budgets import BudgetTable
     from rpdp.federation import Evaluation
     from rpdp.ledger import Ledger
     from rpdp.methods import Method
@@ -47,6 +47,9 @@ FROM_DATA = (
     "not covered: ranges and levels of the schema were read from private data; declare them from knowledge, and remove "
     "from_data"
 )
+POOL = "all-records"
+"""The only silo of a method that knows no silos."""
+
 # Part of the fingerprint of every plan; "accuracy" stands for whatever is measured.
 TESTED = "treated as public: the silos' test records, on which accuracy is measured (in simulations only)"
 
@@ -99,6 +102,7 @@ def build(
     """
     start = 0 if seed is None else seed
     source = load_source(spec, start)
+    method = _method(spec, settings.method)
     enrolled = _enrolled(spec, source)
     budgets = load_budgets(spec, enrolled, start)
     model = make_model(spec, start)
@@ -106,10 +110,14 @@ def build(
     is_tested = any(map(len, tests.values()))
     unchecked = [] if ledgers is None else _value_notes(model, source)
     notes = [*source.notes, *([TESTED] if is_tested else []), *unchecked]
-    base = _base_plan(spec, settings, list(source.silos), notes, model)
+    silos_in_plan = [POOL] if method.is_pooled else list(source.silos)
+    base = _base_plan(spec, settings, silos_in_plan, notes, model)
     ceiling = spec.privacy.max_epsilon or base.curve.largest_cost
     known, remark = declared(spec, source.silos, ceiling)
-    method = _method(spec, settings.method)
+    if method.is_pooled:
+        known = replace(known, records=known.records * len(source.silos))
+        together = pooled(source.silos)
+        enrolled, budgets = {POOL: together}, {POOL: BudgetTable(together.ids, np.ones(len(together.ids)))}
     public = method.public(base if remark is None else base.with_note(remark), known, settings.level)
     everyone = np.concatenate([table.per_record().epsilon for table in budgets.values()])
     planner = method.planner(everyone, known, settings.level)
@@ -200,7 +208,7 @@ def _base_plan(
 
 def _weights(spec: StudyFile, silos: Sequence[str]) -> float | Mapping[str, float]:
     weights = spec.training.weights
-    if weights is None:
+    if weights is None or list(silos) == [POOL]:
         return 1.0
     if set(weights) != set(silos):
         raise InputError(f"{spec.path}: training.weights names {', '.join(weights)}; the silos are {', '.join(silos)}")

@@ -20,6 +20,7 @@ from rpdp.studies.building import build
 from rpdp.studies.execution import MethodRun, execute
 from rpdp.studies.run_directory import STUDY_FILE, is_finished, read_result, write_result
 from rpdp.studies.run_reports import write_reports
+from rpdp.studies.yardsticks import Yardstick, measure_yardsticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,12 +75,21 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A finished comparison. `reused` is the number of its runs that had been finished before."""
+    """A finished comparison.
+
+    Attributes:
+        seeds: The seeds.
+        rows: The methods.
+        directory: Where everything is kept.
+        reused: How many of the runs had been finished before.
+        yardsticks: What existing scores are worth on the same test records.
+    """
 
     seeds: tuple[int, ...]
     rows: tuple[MethodRow, ...]
     directory: Path
     reused: int
+    yardsticks: tuple[Yardstick, ...] = ()
 
     @property
     def majority_share(self) -> Spread | None:
@@ -113,7 +123,7 @@ def compare(
         settings.method: [read_result(homes[MethodRun(settings, seed)]) for seed in seeds] for settings in chosen
     }
     rows = tuple(_row(settings, results[settings.method]) for settings in chosen)
-    compared = Comparison(tuple(seeds), rows, directory, reused)
+    compared = Comparison(tuple(seeds), rows, directory, reused, measure_yardsticks(spec, seeds))
     _write(spec, compared, homes)
     write_reports(results, directory, spec)
     return compared
@@ -176,7 +186,11 @@ def _row(settings: MethodSettings, runs: Sequence[RunResult]) -> MethodRow:
 def table_json(compared: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON values."""
     methods = [_row_json(row) for row in compared.rows]
-    return {"format": FORMAT, "seeds": list(compared.seeds), "methods": methods, "reused": compared.reused}
+    yardsticks = {
+        one.column: {name: _values_json(values) for name, values in one.values.items()} for one in compared.yardsticks
+    }
+    head = {"format": FORMAT, "seeds": list(compared.seeds), "methods": methods, "reused": compared.reused}
+    return {**head, "yardsticks": yardsticks} if yardsticks else head
 
 
 def _row_json(row: MethodRow) -> dict[str, Any]:
@@ -193,12 +207,11 @@ def _row_json(row: MethodRow) -> dict[str, Any]:
 
 
 def _metric_json(row: MethodRow, metric: str) -> dict[str, Any]:
-    means = row.means(metric)
-    return {
-        **_pair(Spread.of(row.values(metric))),
-        "values": row.values(metric),
-        "mean_over_silos": {**_pair(Spread.of(means)), "values": means},
-    }
+    return {**_values_json(row.values(metric)), "mean_over_silos": _values_json(row.means(metric))}
+
+
+def _values_json(values: Sequence[float | None]) -> dict[str, Any]:
+    return {**_pair(Spread.of(values)), "values": values}
 
 
 def _pair(spread: Spread | None) -> dict[str, float | None]:

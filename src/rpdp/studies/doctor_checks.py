@@ -17,6 +17,7 @@ import torch
 from rpdp.errors import PrivacyRefusal
 from rpdp.federation.messages import Announcement
 from rpdp.federation.workers import cores, default_workers, one_thread
+from rpdp.methods import method_named
 from rpdp.sampling import Seeded
 from rpdp.studies.differentiable import require_differentiable
 from rpdp.studies.doctor import DoctorFinding as Finding
@@ -188,8 +189,8 @@ def plan(built: PreparedRun) -> Iterator[Finding]:
     )
     signals = {name: plan.signal_to_noise for name, plan in built.plans.items()}
     weak = [name for name, signal in signals.items() if signal < _WEAK_SIGNAL]
-    if built.settings.method == "privacy_free":
-        yield Finding("ok", "plan", "no noise: method privacy_free promises nothing")
+    if not method_named(built.settings.method).is_protected:
+        yield Finding("ok", "plan", f"no noise: method {built.settings.method} promises nothing")
     elif weak:
         message = f"signal to noise Σq/σ is only {_range(signals[name] for name in weak)} in {', '.join(weak)}"
         yield Finding("warning", "plan", message, "more records, larger budgets or fewer rounds raise it")

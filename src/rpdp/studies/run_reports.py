@@ -59,7 +59,16 @@ def _facts_in(directory: str | Path, spec: StudyFile) -> ReportFacts:
         outlook=read_outlooks(directory),
         evaluation=read_evaluation(directory),
         held_out_groups=read_groups(Path(directory), HELD_OUT_GROUPS),
+        yardsticks=_yardsticks(directory),
     )
+
+
+def _yardsticks(directory: str | Path) -> Mapping[str, Mapping[str, Sequence[float | None]]]:
+    path = Path(directory) / COMPARISON
+    if not path.is_file():
+        return {}
+    kept = json.loads(path.read_text(encoding="utf-8")).get("yardsticks", {})
+    return {column: {metric: each["values"] for metric, each in values.items()} for column, values in kept.items()}
 
 
 def facts_of(spec: StudyFile) -> ReportFacts:

@@ -30,6 +30,7 @@ from rpdp.tasks.dataset import FederatedData
 from rpdp.training import Records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -71,8 +72,7 @@ class SiloSource:
                 "evaluation.share: test records need ids to have budgets, and these have none; use a [table] with a "
                 "split, or give the test records ids (Records.of(…, ids=…))"
             )
-        inputs = zip(self.train.inputs, self.test.inputs, strict=True)
-        both = Records(tuple(torch.cat(pair) for pair in inputs), torch.cat([self.train.targets, self.test.targets]))
+        both = _joined([self.train, self.test])
         subjects = None if self.subjects is None else [*self.subjects, *(self.test_subjects or ())]
         held_out = np.arange(len(both)) >= len(self.train)
         groups = None
@@ -175,6 +175,18 @@ def own_metric(reference: str, directory: Path) -> Metric:
         return found
     words = (inspect.getdoc(found) or reference).splitlines()[0]
     return Metric(reference.rpartition(":")[2], words, found)
+
+
+def pooled(silos: Mapping[str, SiloSource]) -> SiloSource:
+    """The training records of all silos in one place."""
+    train = _joined([held.train for held in silos.values()])
+    ids = [f"{name}/{each}" for name, held in silos.items() for each in held.ids]
+    return SiloSource(train, ids, train.rows(0, 0))
+
+
+def _joined(parts: Sequence[Records]) -> Records:
+    inputs = zip(*(part.inputs for part in parts), strict=True)
+    return Records(tuple(map(torch.cat, inputs)), torch.cat([part.targets for part in parts]))
 
 
 def _of_datasets(train: Dataset, test: Dataset) -> SiloSource:

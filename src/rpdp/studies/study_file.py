@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from rpdp.studies.study_sections import (
 )
 from rpdp.studies.study_tables import SCHEMA_COPY, StudyTable
 from rpdp.studies.user_code import task_named
+from rpdp.studies.yardsticks import require_yardsticks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "run": RunSection,
     "policy": PolicySection,
 }
+_DISTRIBUTION = re.compile(r"""^(\s*distribution\s*=\s*)(["'])\w+\2""", re.MULTILINE)
 _KNOWN = [*_SECTIONS, "table", "model", "methods", "tuning", "ledgers"]
 
 
@@ -136,6 +139,8 @@ class StudyFile:
             _check_task(self.task, task)
         if self.table is not None:
             self._check_table(self.table)
+        if self.evaluation.yardsticks is not None:
+            require_yardsticks(self.table, self.evaluation.yardsticks, self.evaluation.metrics)
         _ = self.public_schedule, self.delta, self.recipe(self.training.learning_rate)
         if self.policy.silos_per_person > 1 and self.privacy.account is None:
             raise InputError(
@@ -161,6 +166,18 @@ class StudyFile:
             raise InputError(
                 "table.record is missing: a real run books by the ids of records, so name the column that holds them"
             )
+
+    def with_distribution(self, name: str) -> StudyFile:
+        """The same study with budgets drawn from another distribution."""
+        if self.budgets.distribution is None:
+            raise InputError(f"{self.path}: budgets come from files, so no distribution can take their place")
+        text, changed = _DISTRIBUTION.subn(rf'\g<1>"{name}"', self.text)
+        if changed != 1:
+            raise InputError(f"{self.path}: write distribution = … once, on a line of its own, to replace it")
+        try:
+            return self._of(self.path, text)
+        except InputError as error:
+            raise InputError(f"{self.path}, with distribution {name}: {error}") from None
 
     @property
     def described_task(self) -> str:

@@ -235,6 +235,8 @@ class EvaluationSection:
 
     Attributes:
         metrics: Names of metrics, such as ["auc", "accuracy"], or "package.module:function"; the first one decides.
+        yardsticks: For comparisons: columns of the table that hold a score, larger for the second class, measured on
+            the same test records; never features.
         share: Of each test record's lifetime budget, for the private evaluation of the final model.
         estimator: everyone (exact, for records whose budget pays for weight 1), or representative (all, if outputs do
             not depend on budgets).
@@ -247,6 +249,7 @@ class EvaluationSection:
     """
 
     metrics: tuple[str, ...] | None = setting(list_of(metric), None)
+    yardsticks: tuple[str, ...] | None = setting(list_of(text), None)
     share: float | None = setting(require_fraction, None)
     estimator: RequestEstimator = setting(one_of(*REQUEST_ESTIMATORS), "everyone")  # noqa: RUF009
     records: int | None = setting(require_count, None)

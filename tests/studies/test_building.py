@@ -76,6 +76,13 @@ def test_pooled_is_plain_training_on_all_records_in_one_place(tmp_path: Path) ->
     torch.testing.assert_close(result.model.weight.data, expected, atol=1e-3, rtol=0.0)
 
 
+@pytest.mark.parametrize("method", ["privacy_free", "pooled"])
+def test_a_method_without_a_promise_is_refused_in_a_real_run(tmp_path: Path, method: str) -> None:
+    spec = StudyFile.read(write_run(tmp_path))
+    with pytest.raises(PrivacyRefusal, match=f"{method} promises nothing"):
+        build(spec, spec.settings(method), None, ledgers={})
+
+
 def test_methods_share_everything_but_the_normaliser_and_their_notes(tmp_path: Path) -> None:
     ours = built(tmp_path).public
     for method in ("minimum", "dropout", "privacy_free"):

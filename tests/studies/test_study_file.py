@@ -275,9 +275,7 @@ def test_another_distribution_takes_the_place_of_the_files(tmp_path: Path) -> No
 def test_another_distribution_that_cannot(tmp_path: Path, changes: list[Change], said: str) -> None:
     path = write_run(tmp_path, *[each for each in changes if each[0] != "budgets"])
     if changes[0][0] == "budgets":
-        path.write_text(
-            re.sub(r"\[budgets\]\n(?:\w+ = .*\n)+", "", "budgets = " + changes[0][1] + "\n" + path.read_text())
-        )
+        path.write_text(f"budgets = {changes[0][1]}\n" + re.sub(r"\[budgets\]\n(?:\w+ = .*\n)+", "", path.read_text()))
     with pytest.raises(InputError, match=said):
         StudyFile.read(path).with_distribution("BoundedPareto")
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rpdp.accounting import Accountant, Schedule, calibrate_noise
 from rpdp.budgets import BudgetTable
-from rpdp.errors import InputError
+from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import Policy, Silo, UnprotectedSilo, model_fingerprint
 from rpdp.ledger import MemoryAccount
 from rpdp.methods import method_named
@@ -103,6 +103,8 @@ def build(
     start = 0 if seed is None else seed
     source = load_source(spec, start)
     method = _method(spec, settings.method)
+    if ledgers is not None and not method.is_protected:
+        raise PrivacyRefusal(f"method {method.name} promises nothing: it is for simulations only; use method rpdp")
     enrolled = _enrolled(spec, source)
     budgets = load_budgets(spec, enrolled, start)
     model = make_model(spec, start)

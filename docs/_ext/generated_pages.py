@@ -84,6 +84,7 @@ _TYPES = {
     "Accountant": "text",
     "AccountKind": "text",
     "Purpose": "text",
+    "RequestEstimator": "text",
     "Mapping[str, str]": "table of texts",
     "Mapping[str, float]": "table of numbers",
     "Mapping[Purpose, float]": "table of shares by purpose",

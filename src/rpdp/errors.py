@@ -1,5 +1,7 @@
 """The exceptions of rpdp: one tree, with messages that name the value and the way out.
 
+The tree::
+
     RpdpError                        exit code 1: rpdp failed, or what it depends on did
     ├── InputError                   exit code 2: something given is wrong; nothing was done
     │   ├── BudgetError

@@ -44,7 +44,9 @@ def _result(value: dict[str, Any]) -> AuditResult:
     apart = ("groups", "tests", "ledger")
     # Audits of earlier versions were of training, with single records in one silo.
     newer = {"records_per_person": 1, "silos": 1, "purpose": "training"}
-    own = {name: (newer | value)[name] for name in AuditResult.__dataclass_fields__ if name not in apart}
+    own: dict[str, Any] = {
+        name: (newer | value)[name] for name in AuditResult.__dataclass_fields__ if name not in apart
+    }
     ledger = value.get("ledger")
     return AuditResult(
         **own,

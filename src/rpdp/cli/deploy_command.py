@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -144,11 +145,12 @@ def up(
 
 
 @app.command()
-def serve(directory: Directory) -> None:
+def serve(directory: Directory, as_json: options.Json = False) -> None:
     """Run the SuperLink of a server, until SIGTERM: on loopback, for the user who starts it alone.
 
     It is what a service of the server's user starts. Silos reach it through the proxy, which is another service:
-    `nginx -e nginx/error.log -p DIRECTORY/server -c nginx.conf`, as the same user.
+    `nginx -e nginx/error.log -p DIRECTORY/server -c nginx.conf`, as the same user. With --json it first prints
+    where silos reach it.
 
     Example: `rpdp deploy serve /srv/rpdp`
     """
@@ -157,6 +159,9 @@ def serve(directory: Directory) -> None:
 
     layout = Layout.read(directory)
     layout.prepare_server()
+    if as_json:
+        print_json({"address": layout.address, "silos": list(layout.silos), "server": str(layout.server)})
+        sys.stdout.flush()
     SuperLink.of(layout).become()
 
 

@@ -40,6 +40,7 @@ NEEDS = {
     ("report", "plans"): "PyTorch: pip install 'rpdp[train]'",
     ("ledger", "show", "ledger.db"): "cryptography: pip install 'rpdp[ledger]'",
     ("silo", "check", "silo.toml"): "PyTorch: pip install 'rpdp[train,ledger]'",
+    ("console", "silo.toml"): "uvicorn: pip install 'rpdp[ledger,console]'",
     ("deploy", "up", "federation"): "cryptography: pip install 'rpdp[train,ledger,flower]'",
 }
 """What each other command says, after its own name."""

@@ -19,6 +19,8 @@ _OPTIONAL = {
     "sklearn": ("scikit-learn", ("train", "demo")),
     "mlxtend": ("mlxtend", ("demo",)),
     "apsw": ("apsw", ("ledger",)),
+    "starlette": ("Starlette", ("console",)),
+    "uvicorn": ("uvicorn", ("console",)),
     "tensorboard": ("TensorBoard", ("tensorboard",)),
     "flwr": ("Flower", ("flower",)),
     "transformers": ("transformers", ("hf",)),

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Command
 
 ROOT = Path(__file__).parents[2]
-OPTIONAL = ("torch", "sklearn", "mlxtend", "apsw", "cryptography", "flwr", "safetensors", "dp_accounting")
+OPTIONAL = (
+    "torch",
+    "sklearn",
+    "mlxtend",
+    "apsw",
+    "cryptography",
+    "flwr",
+    "safetensors",
+    "dp_accounting",
+    "starlette",
+    "uvicorn",
+)
 
 HIDE = """
 import sys

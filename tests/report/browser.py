@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -93,14 +94,52 @@ class Browser:
 
     def open(self, path: Path, width: int, height: int = 900) -> None:
         """Open a file in a window of this size and wait until its plots are drawn, or a few seconds."""
+        self.visit(path.resolve().as_uri(), width, height)
+
+    def visit(self, address: str, width: int, height: int = 900) -> None:
+        """Open an address, likewise."""
         mobile = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=address)
+        self._wait_for_load()
+
+    def _wait_for_load(self) -> None:
         deadline = time.monotonic() + _PATIENCE
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._read(deadline)
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def click(self, selector: str, *, loads: bool = False) -> None:
+        """Click the first element that matches, with the mouse; if that loads a page, wait for it."""
+        middle = self.evaluate(
+            f"(e => {{ e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();"
+            f"return [r.x + r.width / 2, r.y + r.height / 2] }})(document.querySelector({json.dumps(selector)}))"
+        )
+        self.events.clear()
+        for kind in ("mousePressed", "mouseReleased"):
+            where = {"x": middle[0], "y": middle[1], "button": "left", "clickCount": 1}
+            self.call("Input.dispatchMouseEvent", type=kind, **where)
+        if loads:
+            self._wait_for_load()
+
+    def write(self, text: str) -> None:
+        """Type into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str, *, loads: bool = False) -> None:
+        """Press a key: Tab, Enter, ArrowDown; if that loads a page, wait for it."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "ArrowDown": (40, "")}[key]
+        self.events.clear()
+        facts = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **facts)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **facts)
+        if loads:
+            self._wait_for_load()
+
+    def picture(self, file: Path) -> None:
+        """Save what the window shows as a PNG file."""
+        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def evaluate(self, script: str) -> Any:
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
@@ -123,8 +162,12 @@ class Browser:
 
     def requested(self) -> set[str]:
         """The kinds of addresses that the page asked for."""
+        return {address.split(":", 1)[0] for address in self.addresses()}
+
+    def addresses(self) -> set[str]:
+        """The addresses that the page asked for."""
         asked = [event for event in self.events if event["method"] == "Network.requestWillBeSent"]
-        return {event["params"]["request"]["url"].split(":", 1)[0] for event in asked}
+        return {event["params"]["request"]["url"] for event in asked}
 
     def call(self, method: str, **values: Any) -> dict[str, Any]:
         self._number += 1

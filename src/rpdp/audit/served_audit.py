@@ -28,7 +28,8 @@ from rpdp.audit.tally import Tally
 from rpdp.deployment.agent import agent as agents
 from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
 from rpdp.deployment.agent.release_timing import Timing
-from rpdp.deployment.agent.socket_service import Service, require_own_directory
+from rpdp.deployment.agent.socket_service import Service
+from rpdp.deployment.own_socket import require_own_directory
 from rpdp.errors import InputError, PrivacyRefusal, RpdpError
 from rpdp.federation import Policy, Silo, Update, coordinator, model_fingerprint
 from rpdp.federation.frames import Frame

@@ -223,13 +223,9 @@ def _new_budgets(
 
 def _report_action(ledger: Path, action: Action, done: str, *, as_json: bool) -> None:
     """Book the action now, unless a run holds the ledger: then that run books it."""
-    from rpdp.ledger import Ledger, LedgerInUseError
+    from rpdp.ledger.stewardship.prompt_booking import book_now
 
-    booked = True
-    try:
-        Ledger.open(ledger).close()
-    except LedgerInUseError:
-        booked = False
+    booked = book_now(ledger)
     count = len(action.hashes)
     if as_json:
         print_json(

@@ -23,6 +23,7 @@ BAD_INPUT = 2
 _EXTRAS = {
     "rpdp audit": ("train",),
     "rpdp compare": ("train",),
+    "rpdp console": ("ledger", "console"),
     "rpdp deploy": ("train", "ledger", "flower"),
     "rpdp doctor": ("train",),
     "rpdp ledger": ("ledger",),

@@ -52,8 +52,9 @@ def check(
     from rpdp.deployment.agent.checked_outlook import checked_outlook, require_time_to_plan
     from rpdp.deployment.agent.opening import open_agent, table_remarks
     from rpdp.deployment.agent.slowest_rounds import not_checked, require_enough_time, slowest_rounds
-    from rpdp.deployment.agent.socket_service import require_group, require_own_directory
+    from rpdp.deployment.agent.socket_service import require_group
     from rpdp.deployment.files.silo_file import SiloFile
+    from rpdp.deployment.own_socket import require_own_directory
     from rpdp.planning import PublicPlan
 
     spec = SiloFile.read(file)

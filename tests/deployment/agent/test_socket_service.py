@@ -21,7 +21,8 @@ import pytest
 from rpdp.deployment.agent import agent_client, connections
 from rpdp.deployment.agent.agent_client import Unreachable, ask, is_answering
 from rpdp.deployment.agent.opening import require_owner_only
-from rpdp.deployment.agent.socket_service import Service, require_group, require_own_directory
+from rpdp.deployment.agent.socket_service import Service, require_group
+from rpdp.deployment.own_socket import require_own_directory
 from rpdp.errors import InputError, PrivacyRefusal, Reason, RpdpError
 from rpdp.federation.frames import HEADER_BYTES, UNREACHABLE, Frame, refused
 from tests.deployment.agent.scene import (
@@ -156,7 +157,7 @@ def test_a_socket_that_a_killed_agent_left_is_replaced(folder: Path, agent: Agen
 
 
 def test_a_living_agent_is_left_alone(live: Live) -> None:
-    with pytest.raises(InputError, match="another agent is listening there"):
+    with pytest.raises(InputError, match="another process is listening there"):
         Service(in_memory(Making(PUBLIC, seed=2)), live.path).serve()
     assert live.ask(HELLO).kind == "hello"
 

@@ -3,6 +3,7 @@
 from tests.mutants.catalogue.accounting import ACCOUNTING
 from tests.mutants.catalogue.accounts import ACCOUNTS
 from tests.mutants.catalogue.agent import AGENT
+from tests.mutants.catalogue.console import CONSOLE
 from tests.mutants.catalogue.estimates import ESTIMATES
 from tests.mutants.catalogue.federation import FEDERATION
 from tests.mutants.catalogue.holds import HOLDS
@@ -36,6 +37,7 @@ CATALOGUE = (
     *REQUEST_PRICES,
     *REQUESTS,
     *ESTIMATES,
+    *CONSOLE,
 )
 
 __all__ = ["CATALOGUE"]

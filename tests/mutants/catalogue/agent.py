@@ -337,7 +337,7 @@ AGENT = (
     Mutant(
         "socket-in-a-directory-of-others",
         "rule 12",
-        "deployment/agent/socket_service.py",
+        "deployment/own_socket.py",
         "    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):\n",
         "    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):\n",
         (f"{_SERVICE}test_a_directory_of_somebody_else_is_refused",),

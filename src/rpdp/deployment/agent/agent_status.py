@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from rpdp.version import __version__
 
 if TYPE_CHECKING:
     from rpdp.deployment.files.silo_file import SiloFile
+    from rpdp.ledger import Ledger
     from rpdp.ledger.account import RunStatus
     from rpdp.ledger.inspection.hold_list import Hold
     from rpdp.ledger.inspection.overview import Overview
@@ -151,15 +152,21 @@ class SiloStatus:
         return f"agent up since {_iso(self.agent['since'])} ({up}), rpdp {self.agent['version']}, {heard}"
 
 
-def silo_status(spec: SiloFile, certificates: Path | None = None, now: float | None = None) -> SiloStatus:
-    """Read how a silo stands. `certificates` is the directory of `ca.crt` and `NAME.crt`."""
+def silo_status(
+    spec: SiloFile, certificates: Path | None = None, now: float | None = None, *, overview: Overview | None = None
+) -> SiloStatus:
+    """Read how a silo stands. `certificates` is the directory of `ca.crt` and `NAME.crt`.
+
+    With an `overview` that was made before, accounts are not counted again; what changes from round to round is read.
+    """
     from rpdp.ledger import Ledger
     from rpdp.ledger.inspection.hold_list import holds_of
     from rpdp.ledger.store.ledger_files import LedgerFiles
 
     path = spec.file(spec.silo.ledger)
     with Ledger.read(path) as ledger:
-        overview, holds = ledger.overview(), holds_of(ledger)
+        overview = ledger.overview() if overview is None else _brought_up_to_date(overview, ledger)
+        holds = holds_of(ledger)
     return SiloStatus(
         spec.silo.name,
         is_answering(spec.file(spec.silo.socket)),
@@ -169,6 +176,15 @@ def silo_status(spec: SiloFile, certificates: Path | None = None, now: float | N
         _ends(spec, certificates),
         time.time() if now is None else now,
     )
+
+
+def _brought_up_to_date(overview: Overview, ledger: Ledger) -> Overview:
+    """The same overview with the present rounds, heads and waiting actions."""
+    with ledger.reading():
+        rounds = {one.run: one for one in ledger.runs.status()}
+        runs = tuple(replace(one, status=rounds[one.status.run]) for one in overview.runs)
+        pending = len(ledger.pending())
+        return replace(overview, runs=runs, pending_actions=pending, events=ledger.chain.seq, head=ledger.public_head())
 
 
 def _ends(spec: SiloFile, given: Path | None) -> dict[str, float]:

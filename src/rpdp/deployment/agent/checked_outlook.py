@@ -6,16 +6,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rpdp.accounting import Schedule
 from rpdp.deployment.agent.release_timing import TRAINING_SHARE
 from rpdp.errors import PrivacyRefusal, RpdpError
 from rpdp.federation.silo_outlook import silo_outlook
-from rpdp.planning import PublicPlan
 
 if TYPE_CHECKING:
     from rpdp.deployment.agent.agent import Agent
     from rpdp.deployment.files.silo_file import SiloFile
     from rpdp.ledger.inspection.outlook import Outlook
+    from rpdp.planning import PublicPlan
 
 _PLANNINGS = 2.0
 """An admission plans and finds the outlook for the silo's log, which plans as well: at most twice that time."""
@@ -43,27 +42,11 @@ class CheckedOutlook:
         return [f"the next run, as {self.what}:", *told]
 
 
-def largest_plan(spec: SiloFile, agent: Agent) -> PublicPlan:
-    """Return the plan of the largest run that the silo's policy admits: the most rounds and steps, the least noise."""
-    policy, account = spec.policy, agent.silo.account
-    return PublicPlan(
-        Schedule(policy.max_rounds, policy.max_local_steps, participation=policy.max_participation),
-        noise_multiplier=policy.min_noise_multiplier,
-        delta=policy.lifetime_delta,
-        clip_norm=policy.max_clip_norm,
-        normaliser=1.0,
-        weights=1.0,
-        silos_per_person=policy.silos_per_person,
-        account=account.account,
-        lifetime_delta=policy.lifetime_delta,
-    )
-
-
 def checked_outlook(spec: SiloFile, agent: Agent, public: PublicPlan | None) -> CheckedOutlook:
     """Find the outlook of a run of this plan, or else of the largest run that the policy admits. Nothing is held."""
     what = "the largest run that the policy admits" if public is None else f"plan {public.fingerprint[:12]}…"
     try:
-        plan = largest_plan(spec, agent) if public is None else public
+        plan = spec.policy.largest_plan(agent.silo.account.account) if public is None else public
         silo_outlook(agent.silo, plan)  # makes the plan's tables, which are public
         began = time.perf_counter()
         found = silo_outlook(agent.silo, plan)

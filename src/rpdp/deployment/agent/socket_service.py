@@ -11,7 +11,6 @@ import os
 import pwd
 import select
 import socket
-import stat
 import struct
 import threading
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from rpdp.deployment.agent.agent import LOG
 from rpdp.deployment.agent.connections import MOST_CONNECTIONS, Caller, Connections
+from rpdp.deployment.own_socket import remove_stale, require_own_directory
 from rpdp.errors import InputError, PrivacyRefusal, Reason
 from rpdp.federation.frames import Frame, refused
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 _MOST_WAITING = 128
 """Callers that the kernel holds until they are accepted, which takes microseconds: only a flood fills this queue."""
-
-_LONGEST_PATH = 100
-"""The path of a Unix socket can be at most 107 bytes long."""
 
 
 class Service:
@@ -62,7 +59,7 @@ class Service:
         """Listen and answer until `stop` is called, then remove the socket."""
         require_own_directory(self._path)
         require_group(self._group)
-        _remove_stale(self._path)
+        remove_stale(self._path)
         woken, self._wake = socket.socketpair()
         with woken, self._wake, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             self._bind(listener)
@@ -121,22 +118,6 @@ class Service:
             self._connections.leave(caller)
 
 
-def require_own_directory(path: str | Path) -> None:
-    """Refuse a socket in a directory where others could put theirs in its place."""
-    path = Path(path)
-    if len(os.fsencode(path)) > _LONGEST_PATH:
-        raise InputError(f"socket={str(path)!r} is longer than {_LONGEST_PATH} bytes; choose a shorter path")
-    directory = path.parent
-    if not directory.is_dir():
-        raise InputError(f"socket={str(path)!r}: there is no directory {directory}")
-    found = directory.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PrivacyRefusal(
-            f"socket={str(path)!r}: others can write to {directory}, and could put a socket of theirs there; let it "
-            "belong to the agent's user, with `chmod go-w`"
-        )
-
-
 def require_group(name: str | None) -> None:
     """Refuse a group to which this user cannot give the socket: it must be in that group itself."""
     if name is None:
@@ -151,21 +132,6 @@ def require_group(name: str | None) -> None:
             f"group={name!r}: user {user!r}, who runs the agent, is not in it, so the silo's node could not reach the "
             f"agent; run `usermod --append --groups {name} {user}` and log in again, or restart the service"
         )
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove the socket that a killed agent left behind; refuse to replace a live one."""
-    if not path.exists() and not path.is_symlink():
-        return
-    if not stat.S_ISSOCK(path.lstat().st_mode):
-        raise InputError(f"socket={str(path)!r} exists already and is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            path.unlink()
-            return
-    raise InputError(f"socket={str(path)!r}: another agent is listening there")
 
 
 def _peer(connection: socket.socket) -> int:

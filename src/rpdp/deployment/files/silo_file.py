@@ -50,8 +50,9 @@ from rpdp.studies.study_sections import reference
 from rpdp.studies.study_tables import NETWORKS, widths
 
 if TYPE_CHECKING:
+    from rpdp.budgets import AccountKind
     from rpdp.federation import Policy
-    from rpdp.planning import Purpose
+    from rpdp.planning import PublicPlan, Purpose
 
 READY = "ready"
 ALL_COLUMNS = "all"
@@ -245,6 +246,23 @@ class LimitSection:
 
         limits = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OF_THE_AGENT}
         return Policy(**limits | {"reserved": self.reserved or {}})
+
+    def largest_plan(self, account: AccountKind) -> PublicPlan:
+        """The plan of the largest run that these limits admit: the most rounds and steps, the least noise."""
+        from rpdp.accounting import Schedule
+        from rpdp.planning import PublicPlan
+
+        return PublicPlan(
+            Schedule(self.max_rounds, self.max_local_steps, participation=self.max_participation),
+            noise_multiplier=self.min_noise_multiplier,
+            delta=self.lifetime_delta,
+            clip_norm=self.max_clip_norm,
+            normaliser=1.0,
+            weights=1.0,
+            silos_per_person=self.silos_per_person,
+            account=account,
+            lifetime_delta=self.lifetime_delta,
+        )
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class LedgerFiles:
     | `ledger.db.inbox/` | steward actions that are not booked yet | no |
     | `ledger.db.lock` | which process is writing (the lock itself is on `ledger.db`) | no |
     | `ledger.db.agent` | what the agent that has it open says of itself, for `rpdp silo status` | no |
+    | `ledger.db.console` | the last results of `rpdp console`: when the ledger was verified, this build audited | no |
     | `ledger.db.policy.toml` | the steward's limits for every run on this ledger, if stated there | no |
     """
 
@@ -52,6 +53,11 @@ class LedgerFiles:
     def agent(self) -> Path:
         """What the agent that has the ledger open says of itself."""
         return self._beside("agent")
+
+    @property
+    def console(self) -> Path:
+        """The last results of the steward's console."""
+        return self._beside("console")
 
     @property
     def limits(self) -> Path:

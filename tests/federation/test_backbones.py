@@ -19,6 +19,7 @@ from rpdp.federation.local_training import make_optimiser
 from rpdp.planning import BACKBONES, Recipe
 from rpdp.tasks.registry import task
 from rpdp.training import Records
+from rpdp.training.updates import Adam, Sgd
 from tests.federation.references import REFERENCES, SETTINGS
 from tests.federation.world import (
     FEATURES,
@@ -162,12 +163,12 @@ def test_local_optimisers_start_anew_in_every_round(spy: Spy) -> None:
 def test_optimisers_have_the_settings_of_the_recipe() -> None:
     values = torch.nn.Parameter(torch.zeros(2))
     sgd = make_optimiser(Recipe(learning_rate=0.3, momentum=0.5), 1, values)
-    assert isinstance(sgd, torch.optim.SGD)
+    assert isinstance(sgd, Sgd)
     assert (sgd.param_groups[0]["lr"], sgd.param_groups[0]["momentum"]) == (0.3, 0.5)
     later = make_optimiser(Recipe(learning_rate=0.3, decay=0.5), 3, values)
     assert later.param_groups[0]["lr"] == pytest.approx(0.075)
     adam = make_optimiser(Recipe(learning_rate=0.3, optimiser="adam"), 1, values)
-    assert isinstance(adam, torch.optim.Adam)
+    assert isinstance(adam, Adam)
     assert adam.param_groups[0]["lr"] == 0.3
 
 

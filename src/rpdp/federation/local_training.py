@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 
 from rpdp.errors import PrivacyRefusal
 from rpdp.federation.backbones import proximal_strength
 from rpdp.sampling import PoissonSampler
 from rpdp.training import NoisyStep, StepSettings
+from rpdp.training.updates import Adam, Sgd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rpdp.planning import PublicPlan, Recipe
     from rpdp.sampling import Randomness
     from rpdp.training import Kernel, Records
+    from rpdp.training.updates import Optimiser
 
 
 class SamplingPlan(Protocol):
@@ -83,7 +84,7 @@ class RoundSteps:
         self.draws[drawn] += 1
         return drawn
 
-    def next_step(self, optimiser: torch.optim.Optimizer | None = None) -> NoisyStep:
+    def next_step(self, optimiser: Optimiser | None = None) -> NoisyStep:
         """Return the noisy step for the records that were drawn last, with noise of its own."""
         noise = self._randomness.child("step", self._taken, "noise")
         self._taken += 1
@@ -141,8 +142,8 @@ class LocalTraining:
             values.grad.add_(announcement.correction.to(values.device))
 
 
-def make_optimiser(recipe: Recipe, number: int, values: Tensor) -> torch.optim.Optimizer:
+def make_optimiser(recipe: Recipe, number: int, values: Tensor) -> Optimiser:
     """Return a new local optimiser for a round."""
     if recipe.optimiser == "adam":
-        return torch.optim.Adam([values], lr=recipe.rate(number))
-    return torch.optim.SGD([values], lr=recipe.rate(number), momentum=recipe.momentum)
+        return Adam(values, recipe.rate(number))
+    return Sgd(values, recipe.rate(number), recipe.momentum)

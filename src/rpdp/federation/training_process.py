@@ -338,7 +338,7 @@ def _unpacked(run: str, plan: str, number: int, values: Any, correction: Any) ->
 
 
 def _warm_up() -> None:
-    """Run one optimiser step: the first one loads much of torch, seconds that would make the first round late."""
+    """Run one optimiser step, whose first time is slow, before it could make the first round late."""
     values = torch.zeros(1)
     values.grad = torch.zeros(1)
     make_optimiser(Recipe(), 1, values).step()

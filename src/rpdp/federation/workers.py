@@ -12,7 +12,6 @@ import os
 import signal
 from collections import deque
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -172,11 +171,7 @@ def default_workers(parameters: int, silos: int) -> int:
 
 
 def fork_context() -> multiprocessing.context.ForkContext:
-    """Return the context for forked processes.
-
-    It first loads what every optimiser loads at its first step, so that this happens once and not in each process.
-    """
-    import_module("torch._dynamo")
+    """Return the context for forked processes."""
     return multiprocessing.get_context("fork")
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rpdp.sampling import Randomness
     from rpdp.training.kernel import Kernel
     from rpdp.training.records import Records
+    from rpdp.training.updates import Optimiser
 
 
 class BadRecordWarning(UserWarning):
@@ -109,8 +110,8 @@ class NoisyStep:
 
     Args:
         kernel: From `make_kernel`.
-        optimiser: Any `torch.optim` optimiser over exactly `[kernel.model.values]`. With None only `release` can be
-            called, and the caller updates the model.
+        optimiser: Of `rpdp.training.updates` or `torch.optim`, over exactly `[kernel.model.values]`. With None only
+            `release` can be called, and the caller updates the model.
         settings: The public settings.
         randomness: `Secure()` in production, or `Seeded(...)` for a simulation.
         failed: Positions of records that made model or loss raise, shared by the steps of a round. So each of them has
@@ -120,7 +121,7 @@ class NoisyStep:
     def __init__(
         self,
         kernel: Kernel,
-        optimiser: torch.optim.Optimizer | None,
+        optimiser: Optimiser | None,
         settings: StepSettings,
         randomness: Randomness,
         failed: set[int] | None = None,
@@ -263,7 +264,7 @@ def _require_same_numbers(before: Tensor | None) -> None:
         )
 
 
-def _require_over_values(optimiser: torch.optim.Optimizer, values: Tensor) -> None:
+def _require_over_values(optimiser: Optimiser, values: Tensor) -> None:
     tensors = [value for group in optimiser.param_groups for value in group["params"]]
     if len(tensors) != 1 or tensors[0] is not values:
         raise InputError(

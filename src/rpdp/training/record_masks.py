@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rpdp.display import counts_repr
 from rpdp.errors import PrivacyRefusal
 from rpdp.sampling.record_bits import WORD_BITS, RecordBits
 from rpdp.training.code_places import user_line
+from rpdp.training.operator_mode import OperatorMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ class ProbeMasks(RecordMasks):
         return np.repeat(np.where(self._is_kept, 0, 2**WORD_BITS - 1).astype(np.uint16)[:, None], count, axis=1)
 
 
-class MaskedRun(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MaskedRun(OperatorMode):
     """A context in which model and loss, run on these records in this order, draw the records' own masks.
 
     | operator | what it gets |

@@ -27,10 +27,10 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rpdp.errors import PrivacyRefusal, RpdpError
 from rpdp.training.code_places import user_line
+from rpdp.training.operator_mode import OperatorMode
 from rpdp.training.records import Records
 from rpdp.training.synthetic_records import synthetic_variants
 
@@ -128,7 +128,7 @@ def _traced(module: nn.Module, loss: PerRecordLoss, records: Records) -> list[st
     return []
 
 
-class _ValueWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _ValueWatch(OperatorMode):
     """Notes operators that hand values of records to Python.
 
     A run without values is not enough: code may ask whether its tensors have values, and look at them only then (the

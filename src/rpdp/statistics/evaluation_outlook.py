@@ -126,7 +126,7 @@ def plan_evaluation(
     >>> outlook = plan_evaluation(EvaluationMeasure.for_metrics(["accuracy"], classes=2), DeclaredTest(2000),
     ...                           np.array([1.0, 5.0]), delta=1e-4, share=0.5)
     >>> outlook.mean_weight, round(outlook.half_width, 3)
-    (1.0, 0.015)
+    (0.5, 0.003)
     """
     request = Request(estimator, (measure.spec(),))
     plan = PublicPlan.of_request(

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rpdp.accounting.noise_limits import LARGEST_NOISE
 from rpdp.checks import require_count, require_fraction, require_positive
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 from rpdp.planning import MeasureSpec, PublicPlan, Request, assign_allowed, noise_for_weight_1
 from rpdp.planning.allowances import Allowances
@@ -53,6 +54,8 @@ class DeclaredRecords:
     budgets: NDArray[np.float64]
     records: int
     silos: int = 1
+
+    __repr__ = counts_repr
 
     def __post_init__(self) -> None:
         require_count("records", self.records)

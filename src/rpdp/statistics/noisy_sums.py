@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpdp.checks import require_least
+from rpdp.display import counts_repr
 from rpdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class NoisySums:
     cells: NDArray[np.float64]
     deviation: float
     silos: tuple[str, ...]
+
+    __repr__ = counts_repr
 
     def __post_init__(self) -> None:
         if self.cells.shape != (self.request.size,):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rpdp.display import counts_repr
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.federation import release_sums
 from rpdp.metrics import METRICS
@@ -51,6 +52,8 @@ class NamedModel:
 
     name: str
     values: Tensor
+
+    __repr__ = counts_repr
 
 
 def evaluated_rounds(spec: StudyFile) -> tuple[int, ...]:

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.copies import WrongCopyError
 from tests.mutants.mutant import StaleMutantError
-from tests.mutants.report import page, summary
+from tests.mutants.report import names_in, page, summary
 from tests.mutants.runner import ControlError, Outcome, run_mutants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.mutants.mutant import Mutant
+
+NAMES = {mutant.name: mutant for mutant in CATALOGUE}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,8 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mutants = chosen(options.only, options.sample, options.seed)
     except ValueError as error:
         parser.error(str(error))
-    if options.docs is not None and len(mutants) < len(CATALOGUE):
-        parser.error("--docs is a table of all mutants: not with --only or --sample")
+    before = ""
+    if options.docs is not None:
+        before = options.docs.read_text(encoding="utf-8") if options.docs.exists() else ""
+        known = set(names_in(before))
+        if options.new:
+            mutants = [mutant for mutant in mutants if mutant.name not in known]
+        if known.union(mutant.name for mutant in mutants) < NAMES.keys():
+            parser.error("--docs is a table of all mutants, and those that are not run now have no row there yet")
+    elif options.new:
+        parser.error("--new: those without a row in which table? Give --docs")
     log = sys.stderr if options.json else sys.stdout
     done = 0
 
@@ -54,17 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         sys.stdout.write(json.dumps([_facts(outcome) for outcome in outcomes]) + "\n")
     if options.docs is not None:
-        options.docs.write_text(page(outcomes), encoding="utf-8")
+        options.docs.write_text(page(outcomes, before, list(NAMES)), encoding="utf-8")
     return 0 if all(outcome.verdict == "caught" for outcome in outcomes) else 1
 
 
 def chosen(only: Sequence[str], sample: int | None, seed: int) -> list[Mutant]:
     """The mutants of these names, or a random sample, or all."""
-    by_name = {mutant.name: mutant for mutant in CATALOGUE}
-    unknown = [name for name in only if name not in by_name]
+    unknown = [name for name in only if name not in NAMES]
     if unknown:
         raise ValueError(f"there is no mutant {unknown[0]!r}")
-    mutants = [by_name[name] for name in only] if only else list(CATALOGUE)
+    mutants = [NAMES[name] for name in only] if only else list(CATALOGUE)
     if sample is None:
         return mutants
     if not 1 <= sample <= len(mutants):
@@ -79,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of the choice")
     parser.add_argument("--jobs", type=int, default=1, help="how many at the same time")
     parser.add_argument("--json", action="store_true", help="outcomes as JSON on the last line; progress to stderr")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="write the table there")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="write the table there; rows of others are kept")
+    parser.add_argument("--new", action="store_true", help="those alone that the table in --docs does not have yet")
     return parser
 
 

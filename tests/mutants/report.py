@@ -29,18 +29,26 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return f"{caught} of {len(outcomes)} caught, in {seconds:,.0f} s"
 
 
-def page(outcomes: Sequence[Outcome]) -> str:
-    """The whole page."""
-    audited = sum(outcome.mutant.caught_by == "audit" for outcome in outcomes)
-    count = f"**{summary(outcomes)}** ({audited} of them by the audit alone).\n"
+def page(outcomes: Sequence[Outcome], before: str = "", names: Sequence[str] = ()) -> str:
+    """The whole page: rows of these outcomes, and of the page as it was before for other mutants of these names."""
+    fresh = {outcome.mutant.name: _row(outcome) for outcome in outcomes}
+    rows = [(_rows_in(before) | fresh)[name] for name in names or fresh]
+    cells = [[cell.strip() for cell in row.split(" | ")] for row in rows]
+    caught, seconds = sum("**" not in each[3] for each in cells), sum(float(each[4].rstrip(" |")) for each in cells)
+    audited = sum(each[3].startswith("audit: ") for each in cells)
+    count = f"**{caught} of {len(rows)} caught, in {seconds:,.0f} s** ({audited} of them by the audit alone).\n"
     head = "| bug | breaks | file | caught by | seconds |\n|---|---|---|---|---|\n"
-    return "\n".join([_INTRODUCTION, count, head + "\n".join(map(_row, outcomes)) + "\n"])
+    return "\n".join([_INTRODUCTION, count, head + "\n".join(rows) + "\n"])
 
 
 def names_in(text: str) -> list[str]:
     """The names of the mutants in a page."""
+    return list(_rows_in(text))
+
+
+def _rows_in(text: str) -> dict[str, str]:
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| bug")]
-    return [row.split("|")[1].strip() for row in rows]
+    return {row.split("|")[1].strip(): row for row in rows}
 
 
 def _row(outcome: Outcome) -> str:

@@ -183,3 +183,6 @@ def test_the_page_lists_every_outcome() -> None:
     assert "| smaller | rule 1 | `__init__.py` | `test_it.py::test_noise` | 1.2 |" in text
     assert "| larger | rule 1 | `__init__.py` | audit: `audit/test_a.py::test_b` | 2.0 |" in text
     assert "| unseen | rule 1 | `__init__.py` | **survived** | 0.5 |" in text
+    later = page([replace(outcomes[2], verdict="caught", test=NOISE)], text, ["unseen", "smaller"])
+    assert names_in(later) == ["unseen", "smaller"]
+    assert "**2 of 2 caught, in 2 s** (0 of them by the audit alone)" in later

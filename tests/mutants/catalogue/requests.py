@@ -93,7 +93,7 @@ REQUESTS = (
         "request-not-shown-to-the-silos-own-code",
         "rule 12",
         "federation/purposes.py",
-        "            source.require(public.request)\n",
+        "            self.source(public.purpose).require(public.request)\n",
         "",
         (f"{_SUMS}TestRefusals::test_a_request_that_its_code_refuses",),
     ),

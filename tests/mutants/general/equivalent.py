@@ -38,7 +38,7 @@ EQUIVALENT: dict[str, str] = {
     "accounting/composition.py | ReplaceUnaryOperator_USub_Invert | largest = np.maximum(np.abs(centred[:, 0]), np.abs(centred[:, -1])) | largest = np.maximum(np.abs(centred[:, 0]), np.abs(centred[:, ~1]))": "tighter",
     "accounting/curve.py | NumberReplacer | distinct, where = np.unique(np.where(q > 0.0, np.maximum(q, SMALLEST_PROBABILITY), 0.0), return_inverse=True) | distinct, where = np.unique(np.where(q > 0.0, np.maximum(q, SMALLEST_PROBABILITY), -1.0), return_inverse=True)": "same",
     "accounting/curve.py | NumberReplacer | log_bound = float(guide.bound[0]) | log_bound = float(guide.bound[ -1])": "same",
-    'accounting/curve.py | NumberReplacer | raise InputError(f"q={values[wrong].flat[0]} must lie between 0 and 1") | raise InputError(f"q={values[wrong].flat[ -1]} must lie between 0 and 1")': "message",
+    'accounting/arguments.py | NumberReplacer | raise InputError(f"q={values[wrong].flat[0]} must lie between 0 and 1") | raise InputError(f"q={values[wrong].flat[ -1]} must lie between 0 and 1")': "message",
     "accounting/curve.py | NumberReplacer | renyi_wins = np.flatnonzero((costs >= guide.bound) & (costs > 0.0)) | renyi_wins = np.flatnonzero((costs >= guide.bound) & (costs > -1.0))": "speed",
     "accounting/curve.py | NumberReplacer | return np.where(q > 0.0, np.maximum(np.exp2(-steps / _LATTICE_PER_OCTAVE), q), 0.0) | return np.where(q > -1.0, np.maximum(np.exp2(-steps / _LATTICE_PER_OCTAVE), q), 0.0)": "same",
     "accounting/curve.py | RemoveDecorator | @overload | @overload": "types",

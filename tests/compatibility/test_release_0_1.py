@@ -124,7 +124,8 @@ def statuses(shown: dict[str, Any]) -> dict[str, Any]:
 def unpacked(directory: Path, kept: Path = ARCHIVE) -> Path:
     with tarfile.open(kept) as archive:
         archive.extractall(directory, filter="tar")  # keeps the modes of directories, which `data` would not
-    return directory / kept.name.removesuffix(".tar.gz")
+    # A short name: sockets stand in it, and their paths are limited.
+    return (directory / kept.name.removesuffix(".tar.gz")).rename(directory / "old")
 
 
 def beside(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Release:
@@ -593,7 +594,7 @@ def test_an_audit_is_read_and_added_to_a_report(release: Release) -> None:
 # Deployments
 
 
-def test_silo_files_open_with_all_that_they_name(release: Release) -> None:
+def test_silo_files_open(release: Release) -> None:
     for directory, expected in release.expected["silo files"].items():
         release.upgrade(f"{directory}/ledger.db")
         assert_holds(release.json("silo", "check", f"{directory}/silo.toml"), expected, directory)

@@ -107,7 +107,7 @@ def test_every_help_has_an_example(rpdp: Rpdp, words: list[str]) -> None:
 def test_init(rpdp: Rpdp) -> None:
     told = rpdp("deploy", "init", "study.toml", "--silos", "silo-00, silo-01", "--out", "f", "--host", "fl.example")
     assert "f/server: for the server; certificate for fl.example, port 8443" in told
-    assert "f/silos/silo-01: for silo silo-01, with the key of its SuperNode" in told
+    assert "f/silos/silo-01: for silo silo-01, with the key of its node" in told
     assert "f/authority: keep it offline" in told
     assert "next: each silo completes its silo.toml" in told
     assert not Path("f/silos/silo-00/ledger.db").exists()

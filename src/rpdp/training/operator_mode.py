@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import Any
 
-from torch._compile import _disable_dynamo
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -25,10 +25,14 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Keep the compiler out of `__torch_dispatch__`."""
         super().__init_subclass__()  # type: ignore[no-untyped-call]
         own = cls.__dict__["__torch_dispatch__"]
-        shielded = _disable_dynamo(own)  # what torch does to every mode
+        shielded: list[Any] = []
 
         @functools.wraps(own)
         def dispatch(*args: Any, **kwargs: Any) -> Any:
-            return (shielded if "torch._dynamo" in sys.modules else own)(*args, **kwargs)
+            if "torch._dynamo" not in sys.modules:
+                return own(*args, **kwargs)
+            if not shielded:
+                shielded.append(torch.compiler.disable(own))  # type: ignore[no-untyped-call]
+            return shielded[0](*args, **kwargs)
 
         cls.__torch_dispatch__ = dispatch  # type: ignore[method-assign]

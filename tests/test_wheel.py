@@ -25,6 +25,7 @@ RUN = ["-T", "15", "-t", "5", "--participations", "8", "-d", "1e-4", "--accounta
 WORK = [
     ["budgets", "make", "budgets.csv", "-n", "100", "--plot", "budgets.html"],
     ["budgets", "check", "budgets.csv"],
+    ["budgets", "explain", "0.5", "--delta", "1e-5"],
     ["account", "-T", "15", "-t", "5", "--participations", "8", "-d", "1e-4", "-s", "5"],
     ["plan", *RUN, "--max-epsilon", "10", "-b", "budgets.csv", "-o", "plans", "--normaliser", "64", "--clip-norm", "1"],
     ["frontier", *RUN, "-b", "budgets.csv", "--noise-multipliers", "1,2", "--figure", "frontier.html"],

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SUMMARIES = {
     "init": "Start a new study: a study file with comments, a schema for a table, templates for budgets, next steps.",
-    "budgets": "Check a budget file, or make one from a distribution.",
+    "budgets": "Check a budget file, make one from a distribution, or say what a budget means.",
     "account": "Show what a run costs a record: ε by both accountants, its profile δ(ε) and the membership advantage.",
     "plan": "Plan a run: σ from a policy, and a sampling probability for every record, never over budget.",
     "frontier": "Compare noise multipliers: what each costs, and how much signal it gives.",

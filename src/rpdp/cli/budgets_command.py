@@ -1,4 +1,4 @@
-"""`rpdp budgets`: check a budget file, or make one from a distribution."""
+"""`rpdp budgets`: check a budget file, make one from a distribution, or say what a budget means."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_LEVELS = 10
 
 @app.callback()
 def _root() -> None:
-    """Check a budget file, or make one from a distribution.
+    """Check a budget file, make one from a distribution, or say what a budget means.
 
     Example: `rpdp budgets make budgets.csv`, then `rpdp budgets check budgets.csv`
     """
@@ -114,6 +114,71 @@ def make(
     say(f"drawn with seed {seed} from {chosen!r}, parameters of {whose}{', changed by --set' if changed else ''}")
     if plot is not None:
         say_line(f"figure: {plot}")
+
+
+@app.command()
+def explain(
+    epsilon: Annotated[float, typer.Argument(help="The lifetime ε of a budget.")],
+    delta: Annotated[float, typer.Option("--delta", "-d", help="The lifetime δ.")],
+    language: Annotated[
+        str, typer.Option("--language", help="en, de, or a message catalogue of your own (NAME.toml).")
+    ] = "en",
+    as_json: options.Json = False,
+) -> None:
+    """Say in words what a budget means: how often somebody who knows everything else would guess right.
+
+    Example: `rpdp budgets explain 0.5 --delta 1e-5`
+    """
+    from rpdp.checks import require_least
+    from rpdp.statements import explain_budget
+    from rpdp.statements.odds_words import CHANCE, odds_of_budget
+    from rpdp.statements.statement_words import load_words
+
+    require_least("epsilon", epsilon, 0.0)
+    sentences = explain_budget(epsilon, delta, load_words(language))
+    if as_json:
+        shown = odds_of_budget(epsilon, delta).shown
+        facts = {"epsilon": epsilon, "delta": delta, "right_guesses_of_100": shown, "by_chance": CHANCE}
+        print_json({**facts, "text": " ".join(sentences)})
+        return
+    for sentence in sentences:
+        say(sentence)
+
+
+@app.command()
+def form(
+    choices: Annotated[Path, typer.Argument(help="The choices (TOML): three to five [[choice]].")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the page.")],
+    language: Annotated[
+        str, typer.Option("--language", help="en, de, or a message catalogue of your own (NAME.toml).")
+    ] = "en",
+    force: options.Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make a consent form: a page on which people choose a budget, and see what each choice can reveal.
+
+    The page works offline and saves the choice as a budgets file. CHOICES holds a title, a purpose and the choices,
+    each with label, epsilon, delta, and what it changes for the study.
+
+    Example: `rpdp budgets form choices.toml --output form.html --language de`
+    """
+    from rpdp.private_files import private_file
+    from rpdp.statements.consent_form import ConsentForm, consent_form_page
+    from rpdp.statements.statement_words import load_words
+
+    refuse_overwriting([output], force=force)
+    words, offered = load_words(language), ConsentForm.read(choices)
+    with private_file(output, overwrite=force, mode=0o644) as file:
+        file.write(consent_form_page(offered, words).encode())
+    facts = [
+        {"label": one.label, "epsilon": one.epsilon, "delta": one.delta, "right_guesses_of_100": one.odds.shown}
+        for one in offered.choices
+    ]
+    if as_json:
+        print_json({"file": str(output), "choices": facts})
+        return
+    rows = [[one.label, f"{one.epsilon:g}", one.odds.text(words)] for one in offered.choices]
+    print_table(str(output), ["choice", "ε", "right guesses of 100"], rows)
 
 
 def _describe(table: BudgetTable) -> dict[str, Any]:

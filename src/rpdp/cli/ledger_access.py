@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rpdp.ledger.progress_callback import Progress
 
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key", help="The key file of the record ids, for a copy of the ledger.")
+]
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
-from rpdp.cli.ledger_access import LedgerFile, opened_ledger, work_progress
+from rpdp.cli.ledger_access import KeyFile, LedgerFile, opened_ledger, work_progress
 from rpdp.cli.ledger_holds_command import cancel, holds
 from rpdp.cli.ledger_prune_command import prune
 from rpdp.cli.ledger_recover_command import accept, recover
+from rpdp.cli.ledger_statement_command import statement
 from rpdp.cli.ledger_steward_command import add, enrol, lower, raise_, reconsent, withdraw
 from rpdp.cli.ledger_text import describe_accounts, show_overview
 from rpdp.cli.ledger_upgrade_command import upgrade
@@ -39,10 +40,7 @@ app.command()(lower)
 app.command("raise")(raise_)
 app.command()(add)
 app.command()(enrol)
-
-KeyFile = Annotated[
-    Path | None, typer.Option("--key", help="The key file of the record ids, for a copy of the ledger.")
-]
+app.command()(statement)
 
 
 @app.callback()

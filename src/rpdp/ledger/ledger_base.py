@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.inspection.explanation import Explanation
     from rpdp.ledger.inspection.hold_list import Hold
     from rpdp.ledger.inspection.overview import Overview
-    from rpdp.ledger.inspection.person_explanation import PersonExplanation
+    from rpdp.ledger.inspection.person_explanation import NamedAs, PersonExplanation
     from rpdp.ledger.inspection.verification import Verification
     from rpdp.ledger.progress_callback import Progress
     from rpdp.ledger.stewardship.actions import Action
@@ -245,6 +245,14 @@ class LedgerBase:
 
         with self.reading():
             return explanation_of_person(self, subject)
+
+    def explain_anybody(self, name: str, named_as: NamedAs | None = None) -> PersonExplanation:
+        """Explain the person who has this id, or whose record has it: all of the person's records."""
+        from rpdp.ledger.inspection.person_explanation import balances_of, explanation_of_members, members_of
+
+        with self.reading():
+            members = members_of(self, name, named_as)
+            return explanation_of_members(self, name, members, balances_of(self, members))
 
     def overview(self, progress: Progress = silent) -> Overview:
         """Summarise the ledger: its kind, records, budget groups and runs."""

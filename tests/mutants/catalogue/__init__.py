@@ -15,6 +15,7 @@ from tests.mutants.catalogue.recovery import RECOVERY
 from tests.mutants.catalogue.request_prices import REQUEST_PRICES
 from tests.mutants.catalogue.requests import REQUESTS
 from tests.mutants.catalogue.sampling import SAMPLING
+from tests.mutants.catalogue.statements import STATEMENTS
 from tests.mutants.catalogue.stewards import STEWARDS
 from tests.mutants.catalogue.tables import TABLES
 from tests.mutants.catalogue.training import TRAINING
@@ -38,6 +39,7 @@ CATALOGUE = (
     *REQUESTS,
     *ESTIMATES,
     *CONSOLE,
+    *STATEMENTS,
 )
 
 __all__ = ["CATALOGUE"]

@@ -21,6 +21,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "generated_pages",
+    "notebook_pages",
 ]
 exclude_patterns = ["_ext", "reproduction/cells"]
 

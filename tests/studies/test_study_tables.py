@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +16,7 @@ from rpdp.sampling import Seeded
 from rpdp.studies.building import build
 from rpdp.studies.comparison import compare
 from rpdp.studies.doctor import examine
+from rpdp.studies.execution import MethodRun
 from rpdp.studies.run_reports import rebuild_report
 from rpdp.studies.study_budgets import drawn_budgets, require_same_persons
 from rpdp.studies.study_data import load_source, make_model
@@ -225,3 +228,47 @@ class TestLosses:
         outputs, labels = torch.tensor([[0.0, 0.0], [100.0, -100.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
         assert torch.allclose(multi_label_loss(outputs, labels), torch.tensor([0.6931, 0.0]), atol=1e-4)
         assert squared_error(torch.tensor([[2.0]]), torch.tensor([-1.0])).tolist() == [4.5]
+
+
+class TestStart:
+    START = '[model]\nname = "linear"\nstart = { AGE = 1.5, "SEX = F" = -0.5 }'
+
+    def test_a_linear_model_starts_where_the_file_says(self, hospitals: Path) -> None:
+        spec = read(hospitals, model=self.START)
+        assert spec.table is not None
+        model = make_model(spec, 1)
+        assert isinstance(model, torch.nn.Linear)
+        weights = dict(zip(spec.table.schema.feature_names, model.weight[0].tolist(), strict=True))
+        assert weights.pop("AGE") == 1.5
+        assert weights.pop("SEX = F") == -0.5
+        assert not any(weights.values())
+        assert not model.bias.any()
+
+    def test_all_methods_share_it_and_it_costs_nothing(self, hospitals: Path) -> None:
+        with_start, without = (read(hospitals, model=model) for model in (self.START, ""))
+        one, other = (build(spec, spec.settings("rpdp"), 1) for spec in (with_start, without))
+        assert one.public == other.public
+        assert all(np.array_equal(one.plans[name].q, plan.q) for name, plan in other.plans.items())
+        minimum = build(with_start, with_start.settings("minimum"), 1).model
+        assert torch.equal(next(minimum.parameters()), next(one.model.parameters()))
+
+    def test_another_start_is_another_result(self, hospitals: Path) -> None:
+        keys = set()
+        for model in (self.START, "", self.START.replace("1.5", "1.6")):
+            spec = read(hospitals, model=model)
+            keys.add(MethodRun(spec.settings("rpdp"), 1).key(spec))
+        assert len(keys) == 3
+
+    @pytest.mark.parametrize(
+        ("model", "parts", "said"),
+        [
+            ('name = "linear"\nstart = { AGES = 1 }', {}, "no feature is named 'AGES'; did you mean AGE?"),
+            ('name = "linear"\nstart = { AGE = "old" }', {}, "model.start.AGE='old' must be a number"),
+            ('name = "linear"\nstart = { AGE = nan }', {}, "model.start.AGE=nan must be finite"),
+            ('name = "mlp"\nstart = { AGE = 1 }', {}, "model.start is for a linear model"),
+            ('name = "linear"\nstart = { AGE = 1 }', {"target": SURVIVAL}, "for models with one output"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, hospitals: Path, model: str, parts: dict[str, str], said: str) -> None:
+        with pytest.raises(InputError, match=re.escape(said)):
+            read(hospitals, model="[model]\n" + model, **parts)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpdp.checks import require_count
+from rpdp.checks import require_count, require_number
 from rpdp.errors import InputError
 from rpdp.setting_fields import nearest, one_of, plain_name, read_section, setting, table_of, text
 from rpdp.tables import TableSchema, find_table, read_table
@@ -81,14 +81,20 @@ class NetworkSection:
     Attributes:
         name: linear, or mlp: a network with hidden layers.
         hidden: The widths of the hidden layers of mlp.
+        start: Where the weights of a linear model begin, by feature; those that are not named begin at 0, as does the
+            intercept. For numbers that were published or are known otherwise: no promise covers what was fitted to the
+            records of the study.
     """
 
     name: str = setting(one_of(*NETWORKS), "linear")
     hidden: tuple[int, ...] | None = setting(widths, None)
+    start: Mapping[str, float] | None = setting(table_of(require_number), None)
 
     def __post_init__(self) -> None:
         if (self.hidden is not None) and self.name != "mlp":
             raise InputError(f'model.hidden={list(self.hidden)} needs name = "mlp"; a linear model has no hidden layer')
+        if self.start is not None and self.name != "linear":
+            raise InputError(f"model.start is for a linear model; a network of name = {self.name!r} starts at random")
 
 
 @dataclass(frozen=True)
@@ -121,13 +127,13 @@ class StudyTable:
         section = read_section(TableSection, "table", own)
         network = read_section(NetworkSection, "model", model)
         if section.schema is None:
-            return cls(section, TableSchema.of(declared, "table."), None, network)
+            return cls(section, _starting(TableSchema.of(declared, "table."), network), None, network)
         if declared:
             raise InputError(
                 f"table.{next(iter(declared))} belongs to the schema, which is in {section.schema}: change it there"
             )
         path = schema_file(section.schema, directory)
-        return cls(section, TableSchema.read(path), path.read_text(encoding="utf-8"), network)
+        return cls(section, _starting(TableSchema.read(path), network), path.read_text(encoding="utf-8"), network)
 
     @property
     def described(self) -> str:
@@ -178,6 +184,19 @@ class StudyTable:
         parts = {"section": vars(self.section), "model": vars(self.network), "split": split}
         named = {"record": self.schema.record, "subject": self.schema.subject}
         return {**parts, **named, "schema": self.schema.fingerprint, "tables": self.digests(directory)}
+
+
+def _starting(schema: TableSchema, network: NetworkSection) -> TableSchema:
+    """Return the schema if a model for it can start from the declared weights."""
+    if network.start is not None and schema.target.outputs != 1:
+        raise InputError(
+            "model.start is for models with one output: a number, or one of two classes; this target has "
+            f"{schema.target.outputs}"
+        )
+    for name in network.start or ():
+        if name not in schema.feature_names:
+            raise InputError(f"model.start: no feature is named {name!r}{nearest(name, list(schema.feature_names))}")
+    return schema
 
 
 def schema_file(name: str, directory: Path) -> Path:

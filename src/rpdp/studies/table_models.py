@@ -42,7 +42,10 @@ def table_model(schema: TableSchema, network: NetworkSection, seed: int) -> nn.M
     """Return a new model that fits the features and the target of a schema."""
     features, outputs = len(schema.feature_names), schema.target.outputs
     if network.name == "linear":
-        return zero_linear(features, outputs)
+        model = zero_linear(features, outputs)
+        for name, weight in (network.start or {}).items():
+            model.weight.data[0, schema.feature_names.index(name)] = weight
+        return model
     return perceptron(features, network.hidden or HIDDEN, outputs, seed=seed)
 
 

@@ -123,11 +123,13 @@ def test_a_notebook_shows_a_small_table_without_ids(objects: dict[str, Any], nam
     assert "987654" not in html
 
 
-def test_a_table_of_budgets_counts_them_by_fixed_bands(objects: dict[str, Any]) -> None:
-    html = objects["BudgetTable"]._repr_html_()
+@pytest.mark.parametrize(("name", "columns"), [("BudgetTable", 2), ("SiloPlan", 3)])
+def test_budgets_are_counted_by_fixed_bands(objects: dict[str, Any], name: str, columns: int) -> None:
+    """Groups that follow the budgets would show one: here every record is alone in its group."""
+    html = objects[name]._repr_html_()
     assert SECRET.search(html) is None
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", html)
-    assert dict(zip(cells[::2], cells[1::2], strict=True)) == {
+    assert dict(zip(cells[::columns], cells[1::columns], strict=True)) == {
         "ε up to 0.1": "0",
         "ε up to 0.2": "0",
         "ε up to 0.5": "0",
@@ -137,6 +139,12 @@ def test_a_table_of_budgets_counts_them_by_fixed_bands(objects: dict[str, Any]) 
         "ε up to 10": "1",
         "ε above 10": "0",
     }
+
+
+def test_a_budget_on_the_edge_of_a_band_is_in_it() -> None:
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", BudgetTable(IDS, [0.1, 5.0, 5.01])._repr_html_())
+    found = dict(zip(cells[::2], cells[1::2], strict=True))
+    assert (found["ε up to 0.1"], found["ε up to 5"], found["ε up to 10"]) == ("1", "1", "1")
 
 
 def test_texts_in_a_notebook_are_escaped() -> None:

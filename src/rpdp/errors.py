@@ -17,12 +17,12 @@ The tree::
     ├── TooLate                      rpdp.federation.silo
     ├── WorkerError                  rpdp.federation.workers
     ├── StoppedRunError              rpdp.federation.run_stops
-    ├── Unreachable                  rpdp.deployment.agent.agent_client
-    └── FleetError                   rpdp.deployment.flower.fleet_link
-        ├── ServerAway               rpdp.deployment.flower.fleet_link
-        ├── NodeUnknown              rpdp.deployment.flower.fleet_link
-        ├── NodeRefused              rpdp.deployment.flower.fleet_link
-        └── RunOver                  rpdp.deployment.flower.fleet_link
+    ├── FleetError                   rpdp.deployment.flower.fleet_link
+    │   ├── ServerAway               rpdp.deployment.flower.fleet_link
+    │   ├── NodeUnknown              rpdp.deployment.flower.fleet_link
+    │   ├── NodeRefused              rpdp.deployment.flower.fleet_link
+    │   └── RunOver                  rpdp.deployment.flower.fleet_link
+    └── Unreachable                  rpdp.deployment.agent.agent_client
     UserWarning
     ├── SlowKernelWarning            rpdp.training.kernel_choice
     │   └── OneRecordAtATimeWarning  rpdp.training.kernel_choice

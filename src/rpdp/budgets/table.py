@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rpdp.budgets import validation
+from rpdp.budgets.bands import BAND_NAMES, counts_by_band
 from rpdp.budgets.budget_files import is_by_person, read_columns, write_columns
 from rpdp.budgets.person_budgets import columns_by_person
 from rpdp.budgets.validation import ROWS, Place
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Texts: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
-
-
-_BANDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Records are counted by these budgets in a notebook; they are the same for all tables."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +128,8 @@ class BudgetTable:
         return f"BudgetTable({', '.join([f'{len(self):,} records', *columns])})"
 
     def _repr_html_(self) -> str:
-        counts, _ = np.histogram(self.epsilon, bins=[0.0, *_BANDS, np.inf])
-        names = [f"ε up to {band:g}" for band in _BANDS] + [f"ε above {_BANDS[-1]:g}"]
-        return html_table(repr(self), zip(names, map("{:,}".format, counts), strict=True), ("budget", "records"))
+        rows = zip(BAND_NAMES, counts_by_band(self.epsilon), strict=True)
+        return html_table(repr(self), rows, ("budget", "records"))
 
     def position(self, record: str) -> int:
         """The row of a record, counted from 0."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pa_parquet
 
 from rpdp.accounting.renyi_filter import ORDERS
+from rpdp.budgets.bands import BAND_NAMES, counts_by_band
 from rpdp.display import html_table
 from rpdp.errors import PlanError, PrivacyRefusal, TamperedPlanError
 from rpdp.planning.words import Words, words_for
@@ -164,13 +165,10 @@ class SiloPlan:
         return f"{type(self).__name__}({len(self):,} records, {self.left_out:,} left out, {self.estimator})"
 
     def _repr_html_(self) -> str:
-        rows = [
-            (f"{group.low:.4g} – {group.high:.4g}", f"{group.records:,}", f"{group.left_out:,}", f"{group.mean_q:.4g}")
-            for group in (self.groups() if len(self) else [])
-        ]
-        return html_table(
-            f"{self!r} of {self.public!r}", rows, ("budget ε", "records", "left out", f"mean {self.words.symbol}")
-        )
+        """Counts by fixed bands. Means and limits of groups would show the budget of somebody who is alone in one."""
+        counts = counts_by_band(self.epsilon), counts_by_band(self.epsilon[self.q == 0.0])
+        title = f"{self!r} of {self.public!r}"
+        return html_table(title, zip(BAND_NAMES, *counts, strict=True), ("budget", "records", "left out"))
 
     @property
     def words(self) -> Words:

@@ -47,6 +47,14 @@ PLANNING = (
         "        if len(budgets) > len(records):\n",
         ("tests/federation/test_admission.py::test_without_ids_there_must_be_as_many_budgets_as_records",),
     ),
+    Mutant(
+        "notebooks-show-the-limits-of-groups",
+        "rule 6",
+        "planning/silo_plan.py",
+        "        counts = counts_by_band(self.epsilon), counts_by_band(self.epsilon[self.q == 0.0])\n",
+        "        counts = [f'{g.low:.4g}' for g in self.groups()] + ['0'] * (8 - len(self.groups())), ['0'] * 8\n",
+        ("tests/test_display.py::test_budgets_are_counted_by_fixed_bands",),
+    ),
     # Estimators
     Mutant(
         "fitted-records-never-drop-out",

@@ -139,6 +139,38 @@ def test_kinds_are_proposed_from_what_is_there() -> None:
         assert line in text
 
 
+def test_dates_amounts_and_ids_as_offices_write_them(rpdp: Command, tmp_path: Path) -> None:
+    """Dates with slashes, amounts of few sizes, an id with a space in its name; sizes of silos, with or without ids."""
+    rows = [
+        f"L{row:03d},{'NSE'[row % 3]},{1 + row % 28:02d}/{1 + row % 12:02d}/2022,{1 + row % 9}.{1 + row % 9}.2023,"
+        f"{(500, 1000, 2500, 7500, 20000)[row % 5]},{(12, 24, 36, 48, 60)[row % 5]},{'yes' if row % 4 else 'no'}"
+        for row in range(300)
+    ]
+    (tmp_path / "loans.csv").write_text("\n".join(["Loan No,Branch,Asked On,Paid,Amount,Months,Late", *rows]) + "\n")
+    said = rpdp("init", "loans.csv", "--target", "Late", "--silo", "Branch", "--out", "s")
+    assert said.code == 0, said.err
+    schema, study = (tmp_path / "s/schema.toml").read_text(), (tmp_path / "s/study.toml").read_text()
+    for line in (
+        'record = "Loan No"',
+        '"Asked On" = { kind = "date", range = ["2022-01-01", "2022-12-31"], format = "%d/%m/%Y" }\n',
+        'Paid = { kind = "date", range = ["2023-01-01", "2023-12-31"], format = "%d.%m.%Y" }\n',
+        'Amount = { kind = "number", range = [0, 20000] }',
+        'Months = { kind = "category"',
+    ):
+        assert line in schema
+    assert "records_per_silo = 100 " in study
+    (tmp_path / "loans.csv").write_text("\n".join(["Loan,Branch,A,B,Amount,Months,Late", *rows]) + "\n")
+    assert rpdp("init", "loans.csv", "--target", "Late", "--silo", "Branch", "--out", "t").code == 0
+    assert "records_per_silo = 100 " in (tmp_path / "t/study.toml").read_text()
+
+
+def test_days_and_months_that_cannot_be_told_apart_are_said() -> None:
+    table = pa.table({"day": ["01/02/2020", "05/11/2021", "12/12/2022"] * 4, "y": ["0", "1"] * 6})
+    assert 'format = "%d/%m/%Y" }    # or "%m/%d/%Y": every day fits both' in propose_schema(table, Roles("y"), "t.csv")
+    table = pa.table({"day": ["01/13/2020", "05/11/2021"] * 6, "y": ["0", "1"] * 6})
+    assert 'format = "%m/%d/%Y" }\n' in propose_schema(table, Roles("y"), "t.csv")
+
+
 def test_proposed_schemas_read_their_own_table(tmp_path: Path) -> None:
     write_hospitals(tmp_path, "north")
     for target in ("ILL", "DAYS", "AGE"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (0.3, 1.0, 1.0, 5.0)
 RECORDS, DELTA = 40, 1e-2
-LIMITS = {"max_runs": 3, "lifetime_delta": DELTA, "max_share_per_run": 0.6}
+LIMITS: dict[str, Any] = {"max_runs": 3, "lifetime_delta": DELTA, "max_share_per_run": 0.6}
 SCHEDULE = [
     ("schedule.participation", None), ("schedule.participations", "3"), ("privacy.noise_multiplier", None),
     ("privacy.max_epsilon", "10.0"), ("privacy.accountant", '"pld"'), ("privacy.share", "0.5"),

@@ -377,6 +377,14 @@ EXAMPLES: dict[str, Example] = {
     ),
     "transposed, one dimension": transposed(nn.ConvTranspose1d(2, 3, 4, stride=3), 2, 7),
     "transposed gram": transposed(nn.ConvTranspose2d(12, 8, 3, padding=1), 12, 2, 2),
+    "transposed, three dimensions": transposed(nn.ConvTranspose3d(2, 3, 2, stride=(1, 2, 1)), 2, 2, 2, 3),
+    "instance norm, one dimension": Example(
+        lambda: nn.Sequential(nn.InstanceNorm1d(3, affine=True), nn.Flatten(), nn.Linear(15, CLASSES)), floats(3, 5)
+    ),
+    "instance norm, three dimensions": Example(
+        lambda: nn.Sequential(nn.InstanceNorm3d(2, affine=True), nn.Flatten(), nn.Linear(24, CLASSES)),
+        floats(2, 2, 2, 3),
+    ),
     "instance norm": Example(
         lambda: nn.Sequential(nn.InstanceNorm2d(3, affine=True), nn.Flatten(), nn.Linear(48, CLASSES)), floats(3, 4, 4)
     ),

@@ -21,6 +21,7 @@ from rpdp.private_files import private_file
 from rpdp.setting_fields import nearest
 from rpdp.studies.study_tables import silo_name
 from rpdp.tables import TableSchema, find_table, read_table
+from rpdp.tables.cell_text import column_texts
 from rpdp.tables.schema_proposal import Roles, find_record, late_features, propose_schema
 from rpdp.tables.table_files import ENDINGS
 from rpdp.tasks import TASKS
@@ -100,7 +101,7 @@ def _of_table(source: str, directory: Path, roles: Roles) -> NewStudy:
         title=f"{path.name}: {schema.target.kind} of {roles.target}",
         file=json.dumps(near, ensure_ascii=False),
         silo=_silo_lines(roles),
-        records=_rounded(len(table) / max(1, len(silos))),
+        records=_rounded(len(table) / (len(set(column_texts(table.column(roles.silo)))) if roles.silo else 1)),
         first=silos[0] if silos else "all",
     )
     written.text("study.toml", study)

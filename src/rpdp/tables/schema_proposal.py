@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,12 @@ MISSING_TEXTS = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", 
 MOST_LEVELS = 30
 FEWEST_NUMBERS = 10
 """A column with at most so many different whole numbers is proposed as a category."""
+
+_FEWEST_AMOUNTS = 5
+"""At least so many different whole numbers with unlike numbers of digits, such as 500 and 20000, are no codes."""
+
+_DATE_FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d")
+"""What dates look like besides ISO. The first form that fits every cell is proposed."""
 
 _MOSTLY = 0.95
 _STEPS = (1, 2, 5, 10)
@@ -69,7 +76,7 @@ class Roles:
 def find_record(table: pa.Table) -> str | None:
     """Return the first column that looks like an id: all values differ, none is empty, and its name says so."""
     for name in map(str, table.column_names):
-        words = name.casefold().replace("-", "_").split("_")
+        words = re.split(r"[^\w]|_", name.casefold())
         if not {"id", "record", "patient", "number", "nr", "no"} & set(words) and not name.casefold().endswith("id"):
             continue
         texts = column_texts(table.column(name))
@@ -142,8 +149,8 @@ def _column(found: list[str]) -> str:
         low, high = nice_range(float(numbers.min()), float(numbers.max()))
         fill = f"missing = {_number((low + high) / 2)}" if is_partial or len(numbers) < len(present) else ""
         return _declared("number", f"range = [{_number(low)}, {_number(high)}]", fill)
-    if all(_is_date(each) for each in distinct):
-        return _declared("date", f'range = ["{distinct[0][:4]}-01-01", "{distinct[-1][:4]}-12-31"]')
+    if (dates := _dates(distinct)) is not None:
+        return dates
     if len(distinct) <= MOST_LEVELS:
         usual = Counter(present).most_common(1)[0][0]
         settings = [f"levels = {_quoted(distinct)}", f"base = {_quoted(usual)}"]
@@ -179,7 +186,9 @@ def _is_measured(present: list[str]) -> bool:
     numbers = _numbers(present)
     if numbers is None:
         return False
-    return len(set(present)) > FEWEST_NUMBERS or not all(each == int(each) for each in numbers)
+    distinct = set(present)
+    are_amounts = len(distinct) >= _FEWEST_AMOUNTS and max(numbers) >= 100 and len(set(map(len, distinct))) > 1
+    return len(distinct) > FEWEST_NUMBERS or are_amounts or not all(each == int(each) for each in numbers)
 
 
 def nice_range(low: float, high: float) -> tuple[float, float]:
@@ -207,12 +216,28 @@ def _numbers(present: list[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]
     return finite if len(finite) >= _MOSTLY * len(present) else None
 
 
-def _is_date(cell: str) -> bool:
+def _dates(distinct: list[str]) -> str | None:
+    """Return the declaration of a column of dates; None if the texts are not all dates of one form."""
+    for form in (None, *_DATE_FORMATS):
+        found = [_date(each, form) for each in distinct]
+        if years := [each.year for each in found if each is not None]:
+            if len(years) < len(found):
+                continue
+            settings = [f'range = ["{min(years)}-01-01", "{max(years)}-12-31"]']
+            if form is not None:
+                settings.append(f"format = {_quoted(form)}")
+            other = form == _DATE_FORMATS[0] and all(_date(each, _DATE_FORMATS[1]) for each in distinct)
+            return _declared("date", *settings) + (
+                f"    # or {_quoted(_DATE_FORMATS[1])}: every day fits both" if other else ""
+            )
+    return None
+
+
+def _date(cell: str, form: str | None) -> date | None:
     try:
-        date.fromisoformat(cell[:10])
+        return date.fromisoformat(cell[:10]) if form is None else datetime.strptime(cell, form).date()
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _declared(kind: str, *settings: str) -> str:

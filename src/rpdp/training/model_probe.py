@@ -2,7 +2,8 @@
 
 Clipping bounds the effect of one record on the sum only if no other record's gradient depends on it. The probe runs
 model and loss on a pair of records. The first record's loss must have a derivative of exactly zero with respect to the
-second record's input, and must be the same alone as in the pair. This detects batch statistics, contrastive losses and
+second record's input, must not change when the second record gets other words and another class, and must be the same
+alone as in the pair. This detects batch statistics, contrastive losses and
 in-batch weighting. It cannot detect code that mixes records only later, or only in rare cases. With dropout, the masks
 keep all of one record and nothing of the other, and then the other way round, so a layer that takes the masks of
 another record shows, however rarely it drops something. The probe also detects
@@ -37,6 +38,9 @@ VALUE_TOLERANCE = 1e-3
 
 Records that influence each other differ by more.
 """
+
+ROUNDING = 64
+"""By how many units in the last place a loss may differ between two batches of the same shape: other code may run."""
 
 _KEY = bytes(KEY_BYTES)
 """The key of the masks in a probe. It is no secret: nothing is released."""
@@ -137,8 +141,28 @@ def require_independent_records(kernel: Kernel, pair: Records) -> None:
     if any(gradient is not None and _reaches(gradient[1]) for gradient in gradients):
         raise _mixes("its derivative with respect to the other record's input is not zero")
     _require_same(together[0], alone[0])
+    _require_indifference(kernel, pair, together[0].detach())
     if pair.masks is not None and pair.masks.draws:
         _require_own_masks(kernel, pair)
+
+
+def _require_indifference(kernel: Kernel, pair: Records, before: Tensor) -> None:
+    """Change every whole number of the second record: words, for which there is no derivative, and classes."""
+    for number in (0, 1):
+        *inputs, targets = (_with_other_numbers(tensor, number) for tensor in (*pair.inputs, pair.targets))
+        changed = replace(pair, inputs=tuple(inputs), targets=targets)
+        if isinstance(_outcome(kernel, changed), Exception):
+            continue  # word 1, or class 1, may not exist
+        after = _losses(kernel, changed)[0].detach()
+        if not torch.isclose(before, after, rtol=ROUNDING * torch.finfo(after.dtype).eps, atol=0.0, equal_nan=True):
+            raise _mixes(f"it is {float(before):.9g}, and {float(after):.9g} when only the other record changes")
+
+
+def _with_other_numbers(pair: Tensor, number: int) -> Tensor:
+    """The pair with one whole number everywhere in the second record."""
+    if pair.is_floating_point() or pair.is_complex():
+        return pair
+    return torch.cat([pair[:1], torch.full_like(pair[1:], number)])
 
 
 def _require_own_masks(kernel: Kernel, pair: Records) -> None:

@@ -335,6 +335,14 @@ TRAINING = (
         (f"{_CHECKS}test_a_loss_that_mixes_records_is_refused",),
     ),
     Mutant(
+        "words-of-other-records-not-changed",
+        "rule 5",
+        "training/model_probe.py",
+        "    _require_indifference(kernel, pair, together[0].detach())\n",
+        "",
+        ("tests/training/test_every_layer.py::test_faint_traces_of_other_records_words_are_found",),
+    ),
+    Mutant(
         "changing-buffers-allowed",
         "rule 5",
         "training/model_probe.py",

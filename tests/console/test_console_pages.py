@@ -21,8 +21,9 @@ import pytest
 from rpdp import BudgetTable
 from rpdp.cli.run import run
 from rpdp.console import ConsoleSilo
+from rpdp.console.action_list import spreadsheet_cell
 from rpdp.console.console_jobs import count_budgets, look_ahead
-from rpdp.console.console_pages import PAGES, spreadsheet_cell
+from rpdp.console.console_pages import PAGES
 from rpdp.errors import InputError, PrivacyRefusal
 from rpdp.ledger import Ledger, StewardKey
 from rpdp.ledger.inspection.outlook import record_outlooks

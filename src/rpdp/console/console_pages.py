@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from datetime import UTC, datetime
 from functools import partial
@@ -15,16 +13,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from rpdp.checks import require_choice, require_count, require_delta, require_fraction, require_positive
+from rpdp.checks import require_choice
+from rpdp.console.action_list import as_csv, listed_actions
 from rpdp.console.attention_list import attention, verification_age
 from rpdp.console.person_story import Person, act, found_person, story_of, usual_actor
 from rpdp.console.request_guard import SIGN_IN, STYLE, RequestGuard
 from rpdp.console.share_bars import runs_figure, signal_figure, use_figure
+from rpdp.console.what_if_form import checked_settings, forecast_settings
 from rpdp.deployment.agent.agent_status import silo_status
 from rpdp.errors import InputError, RpdpError
 from rpdp.ledger.inspection.overview import EDGES
 from rpdp.ledger.inspection.use_over_time import group_name
-from rpdp.ledger.stewardship.actions import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +49,6 @@ PAGES = {
 PAGE_SIZE = 50
 _STORY_SIZE = 20
 _AUDITS = (1_000, 10_000, 100_000)
-_ACTION_KINDS = (*KINDS, "add", "enrol")
 
 
 class ConsolePages:
@@ -212,10 +210,10 @@ class ConsolePages:
     def what_if(self, request: Request) -> Response:
         """Runs that have not been planned yet."""
         asked = request.query_params
-        settings = _asked(asked, self._defaults())
+        settings = forecast_settings(asked, self._silo.spec.policy)
         if not asked:
             return self._page(request, "what_if", "/what-if", settings=settings, job=None, figures=[])
-        job = self._silo.forecast(_checked(settings))
+        job = self._silo.forecast(checked_settings(settings))
         job.wait(0.8)
         figures = [] if job.result is None else [signal_figure(job.result), runs_figure(job.result)]
         page = self._page(request, "what_if", "/what-if", settings=settings, job=job, figures=figures)
@@ -223,49 +221,19 @@ class ConsolePages:
             page.headers["Refresh"] = "1"
         return page
 
-    def _defaults(self) -> dict[str, str]:
-        limits = self._silo.spec.policy
-        return {
-            "source": "declared",
-            "distribution": "ThreeLevels",
-            "records": "1000",
-            "account": "renyi",
-            "rounds": str(limits.max_rounds),
-            "local_steps": str(limits.max_local_steps),
-            "participation": f"{limits.max_participation:g}",
-            "noise_multiplier": f"{limits.min_noise_multiplier:g}",
-            "delta": f"{limits.lifetime_delta:g}",
-            "lifetime_delta": f"{limits.lifetime_delta:g}",
-            "share": f"{limits.max_share_per_run or 0.1:g}",
-            "runs": "10",
-        }
-
     def actions(self, request: Request) -> Response:
         """What stewards did, the latest first."""
         with self._silo.ledger() as ledger:
-            found = _actions(ledger)
+            found = listed_actions(ledger)
         shown, number, last = _paged(request, found)
         return self._page(request, "actions", "/actions", actions=shown, count=len(found), number=number, last=last)
 
     def actions_file(self, request: Request) -> Response:
         """The same as a table for a spreadsheet."""
         with self._silo.ledger() as ledger:
-            found = _actions(ledger)
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow(["time", "action", "records", "actor", "reason", "booked"])
-        for one in found:
-            row = (
-                one["at"],
-                one["kind"],
-                str(one["records"]),
-                one["actor"],
-                one["reason"],
-                "yes" if one["booked"] else "no",
-            )
-            writer.writerow([spreadsheet_cell(cell) for cell in row])
+            text = as_csv(listed_actions(ledger))
         headers = {"Content-Disposition": 'attachment; filename="actions.csv"'}
-        return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+        return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
     def verify(self, request: Request) -> Response:
         """Verify the ledger, and get a package for the auditor."""
@@ -411,69 +379,3 @@ def _paged(request: Request, found: list[Any], size: int = PAGE_SIZE) -> tuple[l
     number = min(int(text), last) if text.isascii() and text.isdigit() and len(text) < 10 else 1
     number = max(1, number)
     return found[(number - 1) * size : number * size], number, last
-
-
-def _actions(ledger: Any) -> list[dict[str, Any]]:
-    """All steward actions, booked and waiting, the latest first."""
-    with ledger.reading():
-        booked = [(event.kind, event.facts) for event in ledger.chain.events(*_ACTION_KINDS)]
-        waiting = ledger.pending()
-    found = [
-        {
-            "at": facts.get("at", ""),
-            "kind": kind,
-            "records": facts.get("records", facts.get("count", "")),
-            "actor": facts.get("actor") or "",
-            "reason": facts.get("reason") or "",
-            "booked": True,
-        }
-        for kind, facts in booked
-    ]
-    found += [
-        {
-            "at": one.at,
-            "kind": one.kind,
-            "records": len(one.hashes),
-            "actor": one.actor or "",
-            "reason": one.reason,
-            "booked": False,
-        }
-        for one in waiting
-    ]
-    return found[::-1]
-
-
-def spreadsheet_cell(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if cell.lstrip().startswith(("=", "+", "-", "@")) or (cell[:1] in "\t\r\n" and cell) else cell
-
-
-def _asked(asked: Mapping[str, str], defaults: dict[str, str]) -> dict[str, str]:
-    return {name: asked.get(name, value)[:100] for name, value in defaults.items()}
-
-
-def _checked(settings: dict[str, str]) -> dict[str, Any]:
-    """The settings of a forecast as numbers; refused if one makes no sense."""
-    checked: dict[str, Any] = {
-        "source": require_choice("source", settings["source"], ["declared", "ledger"]),
-        "distribution": require_choice(
-            "distribution", settings["distribution"], ["ThreeLevels", "BoundedPareto", "BoundedMixGauss"]
-        ),
-        "account": require_choice("account", settings["account"], ["renyi", "sums"]),
-    }
-    for name, most in (("records", 100_000_000), ("rounds", 10_000), ("local_steps", 10_000), ("runs", 10_000)):
-        text = settings[name]
-        checked[name] = require_count(name, int(text) if text.isascii() and text.isdigit() else text, most=most)
-    for name, require in (
-        ("participation", require_fraction),
-        ("share", require_fraction),
-        ("noise_multiplier", require_positive),
-        ("delta", require_delta),
-        ("lifetime_delta", require_delta),
-    ):
-        try:
-            number = float(settings[name])
-        except ValueError:
-            raise InputError(f"{name}={settings[name]!r} must be a number") from None
-        checked[name] = require(name, number)
-    return checked

@@ -20,7 +20,7 @@ from rpdp.cli.app import app as command_line
 from rpdp.deployment.files import silo_file
 from rpdp.federation.stated_limits import PolicySection
 from rpdp.metrics import METRICS
-from rpdp.studies import study_sections, study_tables
+from rpdp.studies import study_sections, study_tables, tuning_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,8 @@ STUDY = {
     "methods.NAME": study_sections.MethodSection,
     "run": study_sections.RunSection,
     "policy": PolicySection,
-    "tuning": study_sections.TuningSection,
+    "tuning": tuning_sections.TuningSection,
+    "tuning.candidates": tuning_sections.CandidateSection,
 }
 SILO = {
     "silo": silo_file.SiloSection,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,41 @@ def test_a_table_nobody_has_seen(rpdp: Command, tmp_path: Path) -> None:
     assert all(line.startswith("north-") and line.endswith(",") for line in lines[1:])
     refused = rpdp("budgets", "check", template)
     assert (refused.code, "epsilon" in refused.err) == (2, True)
+
+
+def test_a_study_that_asks_for_its_ranges(rpdp: Command, tmp_path: Path) -> None:
+    """No range of a feature is read from the table, whatever it holds; the study begins once levels are declared."""
+    write_hospitals(tmp_path, "north", "south", rows=300)
+    whole, schemas = (tmp_path / "all.csv").read_text(), []
+    for out in ("one", "other"):
+        shown = rpdp(
+            "init", "all.csv", "--target", "ILL", "--silo", "HOSPITAL", "--private-ranges", "-100,400", "-o", out
+        )
+        assert shown.code == 0, shown.err
+        assert "It begins once from_data is removed" in " ".join(shown.out.split())
+        schemas.append((tmp_path / out / "schema.toml").read_text())
+        (tmp_path / "all.csv").write_text(re.sub(r"(-\d+),", r"\1,1", whole))  # ages of 120 and more
+    (tmp_path / "all.csv").write_text(whole)
+    assert schemas[0] == schemas[1]
+    assert 'AGE = { kind = "number", range = [-100, 400] }' in schemas[0]
+    study = tmp_path / "one/study.toml"
+    study.write_text(
+        study.read_text().replace("[budgets]", "[budgets]\noverrides = { levels = [20.0], shares = [1.0] }")
+    )
+    assert "from_data says" in rpdp("train", study, "--seed", "1", "--out", "run").err
+    (tmp_path / "one/schema.toml").write_text(schemas[0].replace("from_data = true\n", ""))
+    trained = rpdp("train", study, "--seed", "1", "--out", "run", "--json")
+    low, high = trained.json["private_scale"]["columns"]["AGE"]["range"]
+    assert -100 < low < high < 400
+    assert not any("were read from private data" in note for note in trained.json["notes"])
+
+
+@pytest.mark.parametrize("given", ["5", "5,5", "7,3", "1,2,3", "a,b"])
+def test_wide_ranges_are_two_numbers_that_rise(rpdp: Command, tmp_path: Path, given: str) -> None:
+    write_hospitals(tmp_path, "north")
+    refused = rpdp("init", "all.csv", "--target", "ILL", "--private-ranges", given, "-o", "s")
+    assert (refused.code, "--private-ranges" in refused.err) == (2, True)
+    assert "goes with a table" in rpdp("init", "tabular", "--private-ranges", "0,9", "-o", "s").err
 
 
 def test_columns_that_are_known_late_are_named_and_kept(rpdp: Command, tmp_path: Path) -> None:

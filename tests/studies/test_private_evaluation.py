@@ -31,13 +31,13 @@ PRIVATE: list[Change] = [
 ]
 
 
-def creates_with_test_records(steward: Steward, epsilon: float = 20.0) -> None:
+def creates_with_test_records(steward: Steward, *options: str, epsilon: float = 20.0) -> None:
     """Ledgers of 40 records for training and 20 for testing in every silo."""
     for silo in SILOS:
         ids = [f"{silo}-{row}" for row in range(60)]
         BudgetTable(ids, np.full(60, epsilon)).write(steward.home / f"{silo}.csv")
         (steward.home / silo).mkdir(exist_ok=True)
-        more = ["--budgets", f"{silo}.csv", "--lifetime-delta", "1e-3"]
+        more = ["--budgets", f"{silo}.csv", "--lifetime-delta", "1e-3", *options]
         assert steward.types("ledger", "create", f"{silo}/ledger.db", *more) == 0
 
 

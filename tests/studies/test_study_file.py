@@ -27,8 +27,8 @@ from rpdp.studies.study_sections import (
     ScheduleSection,
     TaskSection,
     TrainingSection,
-    TuningSection,
 )
+from rpdp.studies.tuning_sections import TuningSection
 from tests.studies.toy import Change, write_run
 
 SECTIONS: dict[str, type[Any]] = {
@@ -170,7 +170,7 @@ def test_every_section_misspelled(tmp_path: Path, section: str) -> None:
         ([("evaluation.metric", '["auc"]')], "did you mean evaluation.metrics?"),
         ([("run.first_seed", "3")], "run.first_seed=3 needs a number of seeds"),
         ([("tuning.seeds", "[2, 1]")], "tuning.seeds=[2, 1] must not be reported as well: 1 would be in both"),
-        ([("tuning.learning_rates", "[0.1]")], "tuning.seeds is missing: the seeds to tune on"),
+        ([("tuning.learning_rates", "[0.1]")], "tuning needs seeds for `rpdp compare --tune`"),
         ([("task", None)], "the section [task] is missing"),
         ([("privacy", None)], "the section [privacy] is missing"),
         ([("budgets", None)], "the section [budgets] is missing"),

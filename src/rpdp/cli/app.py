@@ -19,6 +19,7 @@ SUMMARIES = {
     "frontier": "Compare noise multipliers: what each costs, and how much signal it gives.",
     "doctor": "Examine a run before it starts: data, model, budgets, signal, time, memory.",
     "train": "Train the model that a study file describes.",
+    "tune": "Train declared candidates, and keep the one with the best private evaluation.",
     "statistics": "Counts, means, histograms and more of a study's tables, with intervals, charged to its records.",
     "compare": "Run several methods over several seeds: metrics, records over budget, promises, and a report.",
     "report": "Rebuild the report of a finished run or comparison, as one HTML file that opens offline.",

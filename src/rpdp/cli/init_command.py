@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rpdp.cli import options  # noqa: TC001  # typer reads the annotations
+from rpdp.cli import options
 from rpdp.cli.output import print_json, say, say_line
+from rpdp.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,14 @@ def init(
     silo: Annotated[str | None, typer.Option("--silo", help="The column that divides it into silos.")] = None,
     record: Annotated[str | None, typer.Option("--record", help="The column with the id of each record.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="The column with the person behind it.")] = None,
+    private_ranges: Annotated[
+        str | None,
+        typer.Option(
+            "--private-ranges",
+            metavar="LOW,HIGH",
+            help="Read no ranges of numbers from the data: start from this wide one, and ask quantiles in private.",
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Start a new study: a study file with comments, a schema for a table, templates for budgets, next steps.
@@ -44,7 +53,8 @@ def init(
 
     if target is None and not as_json and sys.stdin.isatty() and Path(source).is_file():
         target = typer.prompt("Which column is to be learnt?")
-    made = new_study(source, out, Roles(target or "", record, subject, silo))
+    wide = None if private_ranges is None else _range(private_ranges)
+    made = new_study(source, out, Roles(target or "", record, subject, silo), wide)
     if as_json:
         facts = {"directory": str(made.directory), "files": list(made.files), "from_data": made.from_data}
         print_json({**facts, "late_columns": dict(made.late)})
@@ -54,14 +64,28 @@ def init(
     if len(made.files) > 20:
         say_line(f"… and {len(made.files) - 20} more")
     if made.from_data:
+        found = "Ranges and levels" if wide is None else "Levels"
         say(
-            "Ranges and levels in schema.toml were read from the data. No promise covers that: check them against what "
+            f"{found} in schema.toml were read from the data. No promise covers that: check them against what "
             "you know, then remove from_data.",
+            style="yellow",
+        )
+    if wide is not None:
+        say(
+            "Ranges of numbers were not read: the study asks for quantiles within the wide ranges of schema.toml, in "
+            "private and charged, before it trains. It begins once from_data is removed.",
             style="yellow",
         )
     if made.late:
         say(_late(made.late), style="yellow")
     say_line(f"next: rpdp doctor {made.directory / 'study.toml'}")
+
+
+def _range(text: str) -> tuple[float, float]:
+    found = options.numbers_of("--private-ranges", text)
+    if len(found) != 2 or not found[0] < found[1]:
+        raise InputError(f"--private-ranges {text!r} must be two numbers that rise, such as 0,1000")
+    return found[0], found[1]
 
 
 def _late(late: Mapping[str, str]) -> str:

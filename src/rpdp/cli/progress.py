@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rpdp.federation import RoundLog
     from rpdp.studies.building import PreparedRun
     from rpdp.studies.execution import MethodRun
+    from rpdp.studies.private_tuning import Candidate
 
 
 class ProgressBar:
@@ -42,6 +43,13 @@ class ProgressBar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+    def title(self, title: str, total: int) -> None:
+        """What follows has another title, and begins at 0."""
+        if self._live:
+            self._progress.update(self._task, description=title, completed=0, total=total, text="")
+        elif not self._quiet:
+            notes.print(spelled(title), soft_wrap=True)
 
     def step(self, text: str, done: int, total: int) -> None:
         """One more step is done."""
@@ -84,3 +92,15 @@ class RoundProgress(ProgressBar):
         measured = "" if log.score is None else f" · {log.score.text(4)}"
         rejected = f" · rejected: {', '.join(log.rejected)}" if log.rejected else ""
         self.step(f"joined: {who}{rejected}{measured}", log.round, self._rounds)
+
+
+class TuningProgress(RoundProgress):
+    """Progress over the rounds of several trials."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__("tuning", 0, quiet=quiet)
+
+    def begin_trial(self, trial: Candidate, number: int, trials: int) -> None:
+        """A trial begins."""
+        self._rounds = trial.spec.public_schedule.rounds
+        self.title(f"trial {number} of {trials}: {trial.name}", self._rounds)

@@ -31,6 +31,7 @@ _EXTRAS = {
     "rpdp silo": ("train", "ledger"),
     "rpdp statistics": ("train",),
     "rpdp train": ("train",),
+    "rpdp tune": ("train",),
 }
 """The extras that a command needs. The embedded tasks and real runs need more (demo, ledger), and say so themselves."""
 

@@ -155,9 +155,13 @@ def _files(directory: Path) -> dict[str, str]:
 def _facts(trained: TrainedRun) -> dict[str, Any]:
     """The JSON output. For a real run it has two parts: what is public, and what stays with the data stewards."""
     from rpdp.studies.evaluation_file import read_evaluation
+    from rpdp.studies.private_scale import scale_facts
     from rpdp.studies.run_directory import summary
 
-    evaluated = {"private_evaluation": read_evaluation(trained.directory)}
+    evaluated = {
+        "private_evaluation": read_evaluation(trained.directory),
+        "private_scale": scale_facts(trained.directory),
+    }
     public = {**summary(trained.result), **evaluated, "was_finished": trained.was_finished}
     files = _files(trained.directory)
     if trained.result.is_simulation:
@@ -173,6 +177,7 @@ def _facts(trained: TrainedRun) -> dict[str, Any]:
 def _show(trained: TrainedRun) -> None:
     from rpdp.metrics import number, title_of
     from rpdp.studies.evaluation_file import evaluation_lines, read_evaluation
+    from rpdp.studies.private_scale import read_scale
 
     result = trained.result
     if trained.was_finished:
@@ -193,8 +198,8 @@ def _show(trained: TrainedRun) -> None:
     print_table(title, ["silo", "rounds joined", *[f"test {title_of(metric)}" for metric in metrics]], rows)
     if score is not None:
         _show_score(score)
-    evaluated = read_evaluation(trained.directory)
-    for line in [] if evaluated is None else evaluation_lines(evaluated):
+    evaluated, scale = read_evaluation(trained.directory), read_scale(trained.directory)
+    for line in [*(scale.lines() if scale else []), *(evaluation_lines(evaluated) if evaluated else [])]:
         say(line)
     over = sum(view.overdrawn for view in result.silos.values())
     records = sum(len(view.plan) for view in result.silos.values())

@@ -59,6 +59,7 @@ def statistics_of(
     *,
     by: str | None = None,
     bins: int = BINS,
+    quantile_bins: int = QUANTILE_BINS,
     records: float | None = None,
 ) -> list[Statistic]:
     """What is asked of one column: these statistics of a number, the proportions of levels; by group, if one is named.
@@ -69,6 +70,7 @@ def statistics_of(
         wanted: What to ask of a number. By group: its mean, variance or standard deviation.
         by: A column whose levels are the groups.
         bins: The bins of a histogram.
+        quantile_bins: The bins from which quantiles are read.
         records: The declared number of records, for a sum by "representative".
     """
     if by is not None and isinstance(_facts(declared, by), NumberRange):
@@ -82,7 +84,7 @@ def statistics_of(
         "variance": Variance(column, facts, group),
         "sum": Sum(column, facts, records),
         "histogram": Histogram((axis_of(declared, column, bins=bins),)),
-        "quantiles": Quantiles(axis_of(declared, column, bins=QUANTILE_BINS)),
+        "quantiles": Quantiles(axis_of(declared, column, bins=quantile_bins)),
     }
     for name in wanted:
         if name not in made:

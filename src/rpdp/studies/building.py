@@ -68,6 +68,7 @@ class PreparedRun:
         public: The public plan.
         evaluation: Test records and metrics, if there are any.
         private_evaluation: The plan of the private evaluation, and what it would find out, if the file asks for one.
+        trial: Of a simulated trial of `rpdp tune` its name, from which its noise follows.
     """
 
     spec: StudyFile
@@ -79,6 +80,7 @@ class PreparedRun:
     public: PublicPlan
     evaluation: Evaluation | None
     private_evaluation: EvaluationOutlook | None = None
+    trial: str = ""
 
     @cached_property
     def plans(self) -> Mapping[str, SiloPlan]:
@@ -93,12 +95,14 @@ def build(
     ledgers: Mapping[str, Ledger] | None = None,
     device: str = "cpu",
     models: int | None = None,
+    accounts: dict[str, MemoryAccount] | None = None,
 ) -> PreparedRun:
     """Build a federation, and refuse one that cannot run.
 
     With ledgers it is a real run: it has no seed, accuracy is not measured on the silos' own test records, and no
     refusal here depends on an account. `device` is the device on which silos train; the checks here run on the CPU.
-    `models` says how many models the private evaluation compares; by default those of the run itself.
+    `models` says how many models the private evaluation compares; by default those of the run itself. Simulations that
+    share lifetime budgets share `accounts`, by silo; those that are missing are added.
     """
     start = 0 if seed is None else seed
     source = load_source(spec, start)
@@ -124,13 +128,16 @@ def build(
     everyone = np.concatenate([table.per_record().epsilon for table in budgets.values()])
     planner = method.planner(everyone, known, settings.level)
     measuring = _measuring(spec, enrolled, model)
-    silos = _silos(spec, enrolled, budgets, _silo_class(method), public, planner, ledgers or {}, device, measuring)
+    kept = {} if accounts is None else accounts
+    held = {name: _account(name, public, len(each.train), ledgers, kept) for name, each in enrolled.items()}
+    count = models or len(evaluated_rounds(spec))
+    silos = _silos(spec, enrolled, budgets, _silo_class(method), public, planner, held, device, measuring, count)
     require_private(model)
     require_differentiable(model, source.loss, {silo.name: silo.records for silo in silos})
     evaluation = make_evaluation(spec, tests).checked(model) if is_tested else None
     private = None
     if measuring and method.is_protected:
-        private = plan_private_evaluation(spec, public, measuring, models or len(evaluated_rounds(spec)))
+        private = plan_private_evaluation(spec, public, measuring, count)
     return PreparedRun(spec, settings, seed, source, model, silos, public, evaluation, private)
 
 
@@ -182,6 +189,13 @@ def _base_plan(
 ) -> PublicPlan:
     """Return the plan with everything but the normaliser, which each method sets itself."""
     privacy, schedule = spec.privacy, spec.public_schedule
+    if spec.table is not None and spec.table.wants_scale:
+        raise InputError(
+            f'{spec.path}: table.scale="private" is asked for by rpdp train and rpdp tune alone; elsewhere remove '
+            "it, or ask rpdp statistics and declare the ranges that it answers"
+        )
+    if spec.table is not None and spec.table.scale is not None:
+        notes = [*notes, spec.table.scale.note]
     from_data = spec.table is not None and spec.table.schema.from_data
     sigma = privacy.noise_multiplier
     if sigma is None:
@@ -233,17 +247,18 @@ def _silos(
     kind: type[Silo],
     public: PublicPlan,
     planner: Planner,
-    ledgers: Mapping[str, Ledger],
+    accounts: Mapping[str, Ledger | MemoryAccount],
     device: str,
     measuring: Mapping[str, ModelCells],
+    models: int,
 ) -> list[Silo]:
     return [
         kind(
             name,
             held.train,
             budgets[name],
-            policy=policy_of(spec, public, own_limits(spec, name, ledgers[name]) if ledgers else None),
-            account=ledgers[name] if ledgers else simulated_account(public, len(held.train)),
+            policy=_policy(spec, name, public, accounts[name], models),
+            account=accounts[name],
             planner=_for_requests(planner) if measuring else planner,
             schema_fingerprint=spec.schema_fingerprint,
             device=device,
@@ -252,6 +267,24 @@ def _silos(
         )
         for name, held in enrolled.items()
     ]
+
+
+def _account(
+    silo: str,
+    public: PublicPlan,
+    records: int,
+    ledgers: Mapping[str, Ledger] | None,
+    accounts: dict[str, MemoryAccount],
+) -> Ledger | MemoryAccount:
+    if ledgers:
+        return ledgers[silo]
+    return accounts.setdefault(silo, simulated_account(public, records))
+
+
+def _policy(spec: StudyFile, silo: str, public: PublicPlan, account: Ledger | MemoryAccount, models: int) -> Policy:
+    if isinstance(account, MemoryAccount):
+        return policy_of(spec, public, None, earlier=len(account.status().runs), models=models)
+    return policy_of(spec, public, own_limits(spec, silo, account))
 
 
 def _for_requests(planner: Planner) -> Planner:
@@ -272,10 +305,13 @@ def simulated_account(public: PublicPlan, records: int) -> MemoryAccount:
     return MemoryAccount(records, account=public.account or "sums", silos_per_person=public.silos_per_person)
 
 
-def policy_of(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any] | None) -> Policy:
+def policy_of(
+    spec: StudyFile, public: PublicPlan, own: Mapping[str, Any] | None, *, earlier: int = 0, models: int = 1
+) -> Policy:
     """Return the limits of the file, and in a real run of the silo's own one (`own`), which goes first.
 
-    Where there is none, this plan is the limit, which only simulations allow.
+    Where there is none, this plan is the limit, which only simulations allow, beside `earlier` runs and the evaluation
+    of its models.
 
     A real run never gets an allowance from the study file: without the silo's own it can be continued, and no new run
     is admitted.
@@ -284,4 +320,6 @@ def policy_of(spec: StudyFile, public: PublicPlan, own: Mapping[str, Any] | None
     if own is not None:  # nobody but the silo itself allows a run to take a share
         given |= {"max_share_per_run": None, **own}
     runs = 2 if own is None and spec.evaluation.share is not None else 1  # of a simulation, also its evaluation
-    return replace(Policy.of(public), **{"max_runs": runs, **given})
+    limits = Policy.of(public)
+    loosened = {"max_runs": earlier + runs, "max_rounds": max(limits.max_rounds, models)}
+    return replace(limits, **{**loosened, **given})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from rpdp.errors import PrivacyRefusal, RpdpError
 from rpdp.federation.simulation import require_participants
 from rpdp.studies.building import PreparedRun, build
+from rpdp.studies.private_scale import as_declared, expected_scale
 from rpdp.studies.real_run import run_id
 from rpdp.studies.study_data import load_source, make_model
 
@@ -69,6 +70,9 @@ def examine(spec: StudyFile, settings: MethodSettings, seed: int) -> Examination
     from rpdp.studies.metric_checks import metrics
 
     done = Examination()
+    for line in _stage(done, "private scale", lambda: expected_scale(spec)) or []:
+        done.add([DoctorFinding("ok", "private scale", line)])
+    spec = as_declared(spec)
     source = _stage(done, "data", lambda: load_source(spec, seed))
     if source is not None:
         done.add(examinations.data(source))

@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rpdp.errors import InputError, RpdpError
@@ -51,12 +51,12 @@ def execute(
     """Run a federation that was built. `on_remark` is called once if a slow kernel must be used."""
     assert built.seed is not None
     with _simulation_errors(), slow_kernel_remarks(on_remark):
-        return simulate(
+        result = simulate(
             built.model,
             built.source.loss,
             built.silos,
             built.public,
-            seed=built.seed,
+            seed=_seed_of_noise(built.seed, built.trial),
             evaluation=built.evaluation,
             method=built.settings.method,
             workers=workers,
@@ -64,6 +64,14 @@ def execute(
             on_model=on_model,
             checkpoint=checkpoint,
         )
+    return replace(result, seed=built.seed)
+
+
+def _seed_of_noise(seed: int, trial: str) -> int:
+    """Return a seed for coins, draws and noise: each trial has its own, as in a real run, and all have one data set."""
+    if not trial:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"trial/{seed}/{trial}".encode()).digest()[:6], "little")
 
 
 @contextmanager

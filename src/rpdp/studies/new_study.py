@@ -39,6 +39,10 @@ TEMPLATES = {
 }
 
 _MOST_SILOS = 500
+_PRIVATE_RANGES = """
+scale = "private"             # ask for ranges of numbers before training, in private …
+scale_by = "quantiles"        # … by quartiles within the wide ranges of the schema …
+scale_share = 0.05            # … for this share of every lifetime budget"""
 _DECLARE = "Read `schema.toml`: what was read from private data is not covered until you declare it from knowledge."
 
 
@@ -59,11 +63,16 @@ class NewStudy:
     late: Mapping[str, str] = field(default_factory=dict)
 
 
-def new_study(source: str, directory: Path, roles: Roles) -> NewStudy:
-    """Write a study for a table, a template or a built-in task."""
+def new_study(source: str, directory: Path, roles: Roles, wide: tuple[float, float] | None = None) -> NewStudy:
+    """Write a study for a table, a template or a built-in task.
+
+    With a wide public range, no range of a feature is read from the table: the study asks for them in private.
+    """
     _require_new(directory)
     if source.lower().endswith(ENDINGS):
-        return _of_table(source, directory, roles)
+        return _of_table(source, directory, roles, wide)
+    if wide is not None:
+        raise InputError(f"--private-ranges goes with a table; {source!r} is none, by its ending")
     given = [f"--{name}" for name, value in vars(roles).items() if value]
     if given:
         raise InputError(f"{given[0]} goes with a table; {source!r} is none, by its ending")
@@ -82,7 +91,7 @@ def _require_new(directory: Path) -> None:
         raise InputError(f"{directory} is not an empty directory; choose another one with --out")
 
 
-def _of_table(source: str, directory: Path, roles: Roles) -> NewStudy:
+def _of_table(source: str, directory: Path, roles: Roles, wide: tuple[float, float] | None) -> NewStudy:
     path = find_table(source, Path.cwd())
     table = read_table(path)
     if not roles.target:
@@ -91,7 +100,7 @@ def _of_table(source: str, directory: Path, roles: Roles) -> NewStudy:
     roles.check(table.column_names)
     if roles.record is None:
         roles = replace(roles, record=find_record(table))
-    schema_text = propose_schema(table, roles, path.name)
+    schema_text = propose_schema(table, roles, path.name, wide=wide)
     written = _Writer(directory)
     written.text("schema.toml", schema_text)
     schema = TableSchema.read(directory / "schema.toml")
@@ -100,7 +109,7 @@ def _of_table(source: str, directory: Path, roles: Roles) -> NewStudy:
     study = _starter("table_study.template").format(
         title=f"{path.name}: {schema.target.kind} of {roles.target}",
         file=json.dumps(near, ensure_ascii=False),
-        silo=_silo_lines(roles),
+        silo=_silo_lines(roles) + ("" if wide is None else _PRIVATE_RANGES),
         records=_rounded(len(table) / (len(set(column_texts(table.column(roles.silo)))) if roles.silo else 1)),
         first=silos[0] if silos else "all",
     )

@@ -123,20 +123,23 @@ def measure_of(spec: StudyFile, outputs: int) -> EvaluationMeasure:
     )
 
 
-def require_evaluation(built: PreparedRun, run: str, on_remark: Remark) -> None:
-    """Say what the evaluation will find out, and refuse now what silos would refuse after training."""
+def require_evaluation(built: PreparedRun, run: str, on_remark: Remark, *, trainings: Sequence[str] = ()) -> None:
+    """Say what the evaluation will find out, and refuse now what silos would refuse after training.
+
+    `trainings` are the ids of the runs whose models are evaluated, by default `run` alone.
+    """
     outlook = built.private_evaluation
     if outlook is None:
         return
-    for line in [*outlook.lines(), *_useless(built, outlook)]:
+    for line in [*outlook.lines(), *why_useless(built, outlook)]:
         if on_remark is not None:
             on_remark(line)
-    if not _useless(built, outlook):
+    if not why_useless(built, outlook):
         for silo in built.silos:
-            _require_allowed(silo, run, outlook.public)
+            _require_allowed(silo, run, outlook.public, trainings or [run])
 
 
-def _require_allowed(silo: Silo, run: str, public: PublicPlan) -> None:
+def _require_allowed(silo: Silo, run: str, public: PublicPlan, trainings: Sequence[str]) -> None:
     """Refuse what the policy of a silo would refuse once the training is over, or would allow too little for."""
     policy, own = silo.policy, f"{run}{_SUFFIX}"
     if policy.max_share_per_run is not None and public.share is not None and policy.max_share_per_run < public.share:
@@ -145,13 +148,19 @@ def _require_allowed(silo: Silo, run: str, public: PublicPlan) -> None:
             f"{policy.max_share_per_run:g} of its policy, so no record could pay for what is planned; nothing was "
             "reserved. Ask for a smaller share"
         )
-    others = {status.run for status in silo.account.status().runs if not status.is_over} - {run, own}
-    if len(others) + 2 > policy.max_runs:
-        raise PrivacyRefusal(
-            f"silo {silo.name}: training and evaluation are two runs, and max_runs={policy.max_runs} of its policy has "
-            f"no room for both after {len(others):,}; nothing was reserved. Remove evaluation.share, or have it raised"
-        )
+    require_room(silo, [*trainings, own])
     silo.preview(own, public)
+
+
+def require_room(silo: Silo, runs: Sequence[str]) -> None:
+    """Refuse, before the first of these runs, what the policy of a silo would refuse before the last."""
+    others = {status.run for status in silo.account.status().runs if not status.is_over} - set(runs)
+    if len(others) + len(runs) > silo.policy.max_runs:
+        raise PrivacyRefusal(
+            f"silo {silo.name}: this takes {len(runs)} runs ({', '.join(runs)}), and max_runs={silo.policy.max_runs} "
+            f"of its policy has no room for all of them after {len(others):,}; nothing was reserved. Ask for fewer, or "
+            "have it raised"
+        )
 
 
 def evaluate_privately(
@@ -164,7 +173,7 @@ def evaluate_privately(
     """
     facts: dict[str, Any] = {"expected": outlook.lines(), "scores": [], "models": [], "chosen": None}
     facts |= {"level": level_of(len(models)), "not_evaluated": None}
-    useless = _useless(built, outlook)
+    useless = why_useless(built, outlook)
     if useless:
         return {**facts, "not_evaluated": useless[0]}
     place: dict[str, Any] = {"run": f"{run}{_SUFFIX}"}
@@ -216,7 +225,7 @@ def best_of(estimates: Sequence[Mapping[str, Any]]) -> int:
     return max(range(len(estimates)), key=lambda place: sign * estimates[place]["value"])
 
 
-def _useless(built: PreparedRun, outlook: EvaluationOutlook) -> list[str]:
+def why_useless(built: PreparedRun, outlook: EvaluationOutlook) -> list[str]:
     """Why nothing is evaluated; empty if the expected interval is narrow enough."""
     widest, width = built.spec.evaluation.widest, outlook.half_width
     if width <= widest:

@@ -12,6 +12,7 @@ from rpdp.ledger.store.holds import uncovered_note
 from rpdp.methods import METHODS
 from rpdp.report import ReportFacts, write_report
 from rpdp.studies.evaluation_file import read_evaluation
+from rpdp.studies.private_scale import kept_scale
 from rpdp.studies.run_directory import (
     HELD_OUT_GROUPS,
     RESULT,
@@ -47,7 +48,7 @@ def rebuild_report(directory: str | Path, edition: Edition, out: str | Path, sec
     directory, out = Path(directory), Path(out)
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory; give the directory of a run or comparison")
-    spec = StudyFile.read(study_file_in(directory))
+    spec = kept_scale(StudyFile.read(study_file_in(directory)), directory)
     write_report(_results(directory), out, edition=edition, facts=_facts_in(directory, spec), sections=sections)
     return out
 

@@ -35,7 +35,7 @@ from rpdp.statistics import (
     statistics_of,
 )
 from rpdp.statistics.answers import bare_records
-from rpdp.statistics.named_statistics import BINS, OF_NUMBERS, correlation_of
+from rpdp.statistics.named_statistics import BINS, OF_NUMBERS, QUANTILE_BINS, correlation_of
 from rpdp.studies.building import policy_of, simulated_account
 from rpdp.studies.execution import real_run_errors
 from rpdp.studies.real_run import heads_of, open_ledgers, own_limits, run_id
@@ -43,9 +43,9 @@ from rpdp.studies.study_budgets import load_budgets
 from rpdp.studies.study_data import SiloSource, is_by_silo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from rpdp.ledger import Ledger
+    from rpdp.ledger import Ledger, MemoryAccount
     from rpdp.planning import PublicPlan, RequestEstimator
     from rpdp.statistics import Statistic
     from rpdp.studies.study_file import StudyFile
@@ -70,6 +70,7 @@ class Question:
         share: The share of a lifetime budget; None for that of the study file, else `DEFAULT_SHARE`.
         floor: For "everyone": the least lifetime ε that takes part.
         bins: The bins of histograms.
+        quantile_bins: The bins from which quantiles are read.
     """
 
     columns: tuple[str, ...]
@@ -79,6 +80,7 @@ class Question:
     share: float | None = None
     floor: float | None = None
     bins: int = BINS
+    quantile_bins: int = QUANTILE_BINS
 
     def inquiry(
         self, spec: StudyFile, estimator: RequestEstimator | None = None, *, for_check: bool = False
@@ -92,7 +94,8 @@ class Question:
         of_numbers: Any = [name for name in self.wanted if name in OF_NUMBERS]
         made: list[Statistic] = [Count()] if "count" in self.wanted and used == "everyone" and not for_check else []
         for column in self.columns:
-            made += statistics_of(declared, column, of_numbers, by=self._group_of(spec), bins=self.bins)
+            bins = {"bins": self.bins, "quantile_bins": self.quantile_bins}
+            made += statistics_of(declared, column, of_numbers, by=self._group_of(spec), **bins)
         if "correlation" in self.wanted:
             numbers = [name for name in self.columns if isinstance(declared[name], NumberRange)]
             made += [correlation_of(declared, one, other) for one, other in itertools.combinations(numbers, 2)]
@@ -153,6 +156,8 @@ def run_statistics(
     resume: bool = False,
     wait: float = 0.0,
     check: bool = False,
+    accounts: dict[str, MemoryAccount] | None = None,
+    on_choice: Callable[[NoiseChoice], None] | None = None,
 ) -> AnsweredQuestion:
     """Ask all silos, as a simulation or for real.
 
@@ -164,8 +169,13 @@ def run_statistics(
         resume: Whether that run began before: it goes on, and what was released stays as it is.
         wait: For how many seconds to wait for each ledger that another process is writing.
         check: Also ask by the other estimator, charged as a run of its own, and compare both.
+        accounts: Of a simulation the accounts that its training shares, by silo; those that are missing are added. Then
+            only the records that have a part in the study are asked.
+        on_choice: Called with what is to be expected, before anything is asked; what it raises ends it there.
     """
-    asked = _Asked.of(spec, question, seed, run, resume=resume, wait=wait)
+    asked = _Asked.of(spec, question, seed, run, resume=resume, wait=wait, accounts=accounts)
+    if on_choice is not None:
+        on_choice(asked.planned(question.inquiry(spec), question.floor)[0])
     if not check:
         answers, choice = asked.answer(question.inquiry(spec), question.floor, run)
         return AnsweredQuestion(answers, choice, seed)
@@ -193,17 +203,26 @@ class _Asked:
     tables: Mapping[str, EncodedTable]
     resume: bool
     wait: float
+    accounts: dict[str, MemoryAccount] | None
 
     @classmethod
     def of(
-        cls, spec: StudyFile, question: Question, seed: int | None, run: str, *, resume: bool, wait: float
+        cls,
+        spec: StudyFile,
+        question: Question,
+        seed: int | None,
+        run: str,
+        *,
+        resume: bool,
+        wait: float,
+        accounts: dict[str, MemoryAccount] | None = None,
     ) -> _Asked:
         if seed is None and not run:
             raise InputError("a real run of statistics needs --run, the name by which the ledgers know it")
         tables = _table_of(spec).load(spec.directory, seed or 0 if spec.run.split == "by_seed" else 0)
-        if seed is None and spec.evaluation.share is None:  # with it, held-out records have accounts as well
-            tables = {name: table.take(~table.is_test) for name, table in tables.items()}
-        return cls(spec, question, seed, tables, resume, wait)
+        if seed is None or accounts is not None:
+            tables = {name: _enrolled(spec, table) for name, table in tables.items()}
+        return cls(spec, question, seed, tables, resume, wait, accounts)
 
     def planned(self, inquiry: Inquiry, floor: float | None) -> tuple[NoiseChoice, PublicPlan]:
         terms = self.question.terms(self.spec)
@@ -231,12 +250,22 @@ class _Asked:
                 sources[name].train,
                 budgets[name],
                 policy=policy_of(spec, public, own_limits(spec, name, ledgers[name])) if ledgers else Policy.of(public),
-                account=ledgers[name] if ledgers else simulated_account(public, len(table)),
+                account=ledgers[name] if ledgers else self._account(name, public),
                 schema_fingerprint=spec.schema_fingerprint,
                 measured={"statistics": ColumnSource(Columns.of_table(table, _table_of(spec).schema))},
             )
             for name, table in self.tables.items()
         ]
+
+    def _account(self, silo: str, public: PublicPlan) -> MemoryAccount:
+        made = simulated_account(public, len(self.tables[silo]))
+        return made if self.accounts is None else self.accounts.setdefault(silo, made)
+
+
+def _enrolled(spec: StudyFile, table: EncodedTable) -> EncodedTable:
+    """The records that have accounts, in their order: those for training, then with private evaluation the others."""
+    parts = [~table.is_test] if spec.evaluation.share is None else [~table.is_test, table.is_test]
+    return table.take(np.concatenate([np.flatnonzero(part) for part in parts]))
 
 
 def _source(table: EncodedTable) -> SiloSource:

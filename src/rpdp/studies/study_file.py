@@ -27,9 +27,10 @@ from rpdp.studies.study_sections import (
     ScheduleSection,
     TaskSection,
     TrainingSection,
-    TuningSection,
 )
 from rpdp.studies.study_tables import SCHEMA_COPY, StudyTable
+from rpdp.studies.toml_text import toml_text
+from rpdp.studies.tuning_sections import TuningSection
 from rpdp.studies.user_code import task_named
 from rpdp.studies.yardsticks import require_yardsticks
 
@@ -178,6 +179,13 @@ class StudyFile:
             return self._of(self.path, text)
         except InputError as error:
             raise InputError(f"{self.path}, with distribution {name}: {error}") from None
+
+    def with_values(self, values: Mapping[str, Any]) -> StudyFile:
+        """The study that the same file would describe with these values."""
+        try:
+            return self._of(self.path, toml_text(values))
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from None
 
     @property
     def described_task(self) -> str:

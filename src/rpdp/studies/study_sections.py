@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 METHOD_NAMES = tuple(METHODS)
 
-PAPER_LEARNING_RATES = (0.1, 0.05, 0.01, 0.005, 0.001)
-PAPER_CLIP_NORMS = (0.5, 1.0, 3.0, 5.0)
-"""The paper's tuning grid."""
-
 _seed = partial(require_count, least=0)
 _numbers = either(
     ((int, float), lambda name, value: (require_number(name, value),)),
@@ -325,17 +321,3 @@ class RunSection:
             object.__setattr__(self, "seeds", tuple(range(first, first + self.seeds)))
         elif self.first_seed is not None:
             raise InputError(f"run.first_seed={self.first_seed} needs a number of seeds, such as seeds = 5")
-
-
-@dataclass(frozen=True)
-class TuningSection:
-    """`[tuning]`: the grid for every method, on seeds that are never reported.
-
-    Attributes:
-        learning_rates: Rates to try; by default the paper's.
-        clip_norms: Clip norms to try; by default the paper's.
-    """
-
-    seeds: tuple[int, ...] = setting(list_of(_seed), meaning="the seeds to tune on, such as [1001, 1002]")
-    learning_rates: tuple[float, ...] = setting(list_of(require_positive), PAPER_LEARNING_RATES)
-    clip_norms: tuple[float, ...] = setting(list_of(require_positive), PAPER_CLIP_NORMS)

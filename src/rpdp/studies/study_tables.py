@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpdp.checks import require_count, require_number
+from rpdp.checks import require_count, require_fraction, require_number
 from rpdp.errors import InputError
 from rpdp.setting_fields import nearest, one_of, plain_name, read_section, setting, table_of, text
 from rpdp.tables import TableSchema, find_table, read_table
@@ -24,6 +24,7 @@ from rpdp.tables.table_columns import levels
 from rpdp.tables.table_schema import KEYS
 
 if TYPE_CHECKING:
+    from rpdp.studies.private_scale import PrivateScale
     from rpdp.tables import EncodedTable
 
 NETWORKS = ("linear", "mlp")
@@ -52,6 +53,10 @@ class TableSection:
         silo: With file: the column that divides the table into silos.
         silos: With silo: the values that are silos of their own; other rows go to `rest`, or are left out.
         rest: With silos: the name of the silo of all other rows.
+        scale: declared: by the ranges of the schema; or private: by statistics that are asked and charged before
+            training, within these ranges.
+        scale_by: With scale = "private": moments (means and deviations), or quantiles, for very wide ranges.
+        scale_share: With scale = "private": its share of every lifetime budget.
     """
 
     file: str | None = setting(text, None)
@@ -60,6 +65,9 @@ class TableSection:
     silo: str | None = setting(text, None)
     silos: tuple[str, ...] | None = setting(levels, None)
     rest: str | None = setting(plain_name, None)
+    scale: str = setting(one_of("declared", "private"), "declared")
+    scale_by: str = setting(one_of("moments", "quantiles"), "moments")
+    scale_share: float = setting(require_fraction, 0.05)
 
     def __post_init__(self) -> None:
         if (self.file is None) == (self.files is None):
@@ -106,12 +114,14 @@ class StudyTable:
         schema: The schema.
         schema_text: The contents of the schema file, if it is a file of its own.
         network: The model.
+        scale: The private statistics by which the schema's ranges were changed, once they were asked.
     """
 
     section: TableSection
     schema: TableSchema
     schema_text: str | None
     network: NetworkSection
+    scale: PrivateScale | None = None
 
     @classmethod
     def of(cls, values: object, model: object, directory: Path) -> StudyTable:
@@ -134,6 +144,11 @@ class StudyTable:
             )
         path = schema_file(section.schema, directory)
         return cls(section, _starting(TableSchema.read(path), network), path.read_text(encoding="utf-8"), network)
+
+    @property
+    def wants_scale(self) -> bool:
+        """Whether a private scale is to be asked for, and was not yet."""
+        return self.section.scale == "private" and self.scale is None
 
     @property
     def described(self) -> str:

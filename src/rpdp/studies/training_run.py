@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from rpdp.studies.evaluation_file import EVALUATION, write_evaluation
 from rpdp.studies.execution import execute, real_run_errors, slow_kernel_remarks
 from rpdp.studies.held_out_groups import held_out_groups
 from rpdp.studies.private_evaluation import require_evaluation
+from rpdp.studies.private_scale import NAME as SCALE
+from rpdp.studies.private_scale import ask_for_scale
 from rpdp.studies.real_run import heads_of, open_ledgers, run_id
 from rpdp.studies.round_choice import RoundChoice
 from rpdp.studies.run_directory import (
@@ -52,13 +54,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rpdp.federation import RoundLog, RunResult
-    from rpdp.ledger import Ledger
+    from rpdp.ledger import Ledger, MemoryAccount
     from rpdp.studies.building import PreparedRun
+    from rpdp.studies.private_scale import PrivateScale
     from rpdp.studies.shortfalls import Shortfall
     from rpdp.studies.study_file import MethodSettings
 
 CHECKPOINT = "checkpoint"
-_RESULTS = (PLAN, ROUNDS, MODEL, MODELS, RESULT, EVALUATION, *EDITIONS.values(), SILOS)
+_RESULTS = (PLAN, ROUNDS, MODEL, MODELS, RESULT, EVALUATION, SCALE, *EDITIONS.values(), SILOS)
 _OURS = (STUDY_FILE, SCHEMA_COPY, CHECKPOINT, *_RESULTS)
 
 
@@ -79,6 +82,21 @@ class TrainedRun:
     shortfalls: tuple[Shortfall, ...] = ()
 
 
+@dataclass(frozen=True)
+class TrialOf:
+    """A trial of `rpdp tune` among others that draw on the same budgets.
+
+    Attributes:
+        name: Its name.
+        accounts: In a simulation the accounts of all trials, by silo; real ones share ledgers.
+        scale: The private scale of all trials, if the study asks for one.
+    """
+
+    name: str
+    accounts: dict[str, MemoryAccount]
+    scale: PrivateScale | None = None
+
+
 def train(
     spec: StudyFile,
     settings: MethodSettings,
@@ -92,7 +110,7 @@ def train(
     workers: int | None = None,
     device: str = "cpu",
     wait: float = 0.0,
-    evaluates: bool = True,
+    trial: TrialOf | None = None,
     on_begin: Callable[[PreparedRun], None] | None = None,
     on_round: Callable[[RoundLog], None] | None = None,
     on_remark: Callable[[str], None] | None = None,
@@ -111,7 +129,7 @@ def train(
         workers: The number of processes of a simulation; it does not change the result. A real run has one.
         device: The device of a simulation, cpu or cuda. A real run trains on the CPU.
         wait: For how many seconds a real run waits for each ledger that another process is writing.
-        evaluates: Whether the private evaluation of the study file is made; False where several runs share one.
+        trial: Of a trial what it shares with others; their models are evaluated together, after all of them.
         on_begin: Called with the run that is about to start.
         on_round: Called after every round.
         on_remark: Called with remarks such as the use of a slow kernel.
@@ -125,6 +143,10 @@ def train(
         earlier = read_result(directory)
         _require_same(earlier, settings, seed, directory)
         return TrainedRun(earlier, directory, was_finished=True)
+    accounts: dict[str, MemoryAccount] = {} if trial is None else trial.accounts
+    scale = trial.scale if trial else ask_for_scale(spec, settings, seed, run, accounts, resume=resume, wait=wait)
+    if scale is not None:
+        spec = scale.applied(spec)
     checkpoint = directory / CHECKPOINT
     found: tuple[Shortfall, ...] = ()
     with ExitStack() as stack:
@@ -137,8 +159,9 @@ def train(
             if found and not even_if_noise:
                 require_signal(found)
         else:
-            built = build(spec, settings, seed, device=device)
-        if evaluates:
+            built = build(spec, settings, seed, device=device, accounts=accounts)
+            built = replace(built, trial="" if trial is None else trial.name)
+        if trial is None:
             require_evaluation(built, run, on_remark)
         if on_begin is not None:
             on_begin(built)
@@ -168,7 +191,7 @@ def train(
                     heads=heads_of(spec),
                 )
         recorder.begin()
-        if built.private_evaluation is not None and evaluates:
+        if built.private_evaluation is not None and trial is None:
             result, told = choice.made(result, heads_of(spec))
             write_evaluation(directory, told)
             with real_run_errors():
@@ -287,6 +310,8 @@ class _Recorder:
         directory.mkdir(parents=True, exist_ok=True)
         spec.write_copy(study_file_in(directory))
         self._built.public.write(directory / PLAN)
+        if spec.table is not None and spec.table.scale is not None:
+            spec.table.scale.write(directory)
         write_outlooks(directory, [one.outlook for one in self._found])
         kept = Checkpoint.read(directory / CHECKPOINT)
         write_rounds(directory, kept.rounds[:-1] if kept is not None else (), with_time=self._built.seed is not None)

@@ -81,8 +81,8 @@ def tune(
 
 
 def _grid(spec: StudyFile, method: str) -> list[MethodSettings]:
-    if spec.tuning is None:
-        raise InputError(f"{spec.path}: there is no section [tuning]; give at least its seeds, such as [1001, 1002]")
+    if spec.tuning is None or not spec.tuning.seeds:
+        raise InputError(f"{spec.path}: there is no section [tuning] with seeds for the grid, such as [1001, 1002]")
     own = spec.settings(method)
     return [
         replace(own, learning_rate=rate, clip_norm=norm, tuned=True)

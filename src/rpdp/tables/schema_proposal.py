@@ -50,6 +50,12 @@ from_data = true
 """
 
 
+_WIDE = """\
+# The ranges of numbers below are wide ones, not read from the data: training asks for quantiles within them, in private
+# and charged. Values outside count as the nearest end: give each column a range that surely holds it, from knowledge.
+"""
+
+
 @dataclass(frozen=True)
 class Roles:
     """Which columns have a part of their own.
@@ -85,18 +91,25 @@ def find_record(table: pa.Table) -> str | None:
     return None
 
 
-def propose_schema(table: pa.Table, roles: Roles, title: str, *, test_share: float = 0.2) -> str:
-    """Return the text of a schema file."""
+def propose_schema(
+    table: pa.Table,
+    roles: Roles,
+    title: str,
+    *,
+    test_share: float = 0.2,
+    wide: tuple[float, float] | None = None,
+) -> str:
+    """Return the text of a schema file. With a wide public range, no range of a feature is read from the data."""
     roles.check(table.column_names)
     texts, missing = _texts(table)
-    parts = [HEADER.format(table=title)]
+    parts = [HEADER.format(table=title) + ("" if wide is None else _WIDE)]
     parts.append(f"record = {_quoted(roles.record)}" if roles.record else _NO_RECORD)
     if roles.subject:
         parts.append(f"subject = {_quoted(roles.subject)}          # the person behind a record")
     if missing:
         parts.append(f"missing = {_quoted(missing)}    # texts that mean a missing value")
     parts.append("\n[columns]")
-    for name, declared in _columns(texts, roles).items():
+    for name, declared in _columns(texts, roles, wide).items():
         # From names alone: what rows tell does not belong into a file that goes to all silos.
         is_late = not _is_ignored(declared) and late_by_name(name, roles.target) is not None
         parts.append(f"{_key(name)} = {declared}{_LATE if is_late else ''}")
@@ -122,9 +135,9 @@ def _texts(table: pa.Table) -> tuple[dict[str, list[str]], list[str]]:
     return {name: ["" if each in missing else each for each in found] for name, found in texts.items()}, missing
 
 
-def _columns(texts: dict[str, list[str]], roles: Roles) -> dict[str, str]:
+def _columns(texts: dict[str, list[str]], roles: Roles, wide: tuple[float, float] | None = None) -> dict[str, str]:
     """Return the declarations of the columns that have no part of their own."""
-    return {name: _column(found) for name, found in texts.items() if name not in vars(roles).values()}
+    return {name: _column(found, wide) for name, found in texts.items() if name not in vars(roles).values()}
 
 
 def _is_ignored(declared: str) -> bool:
@@ -135,7 +148,7 @@ _LATE = '    # known only later? Then { kind = "ignore" }'
 _NO_RECORD = '# record = "ID"             # the column with the id of each record; real runs need one'
 
 
-def _column(found: list[str]) -> str:
+def _column(found: list[str], wide: tuple[float, float] | None) -> str:
     """Return the declaration of a column from its texts; an empty one is a missing value."""
     present = [each for each in found if each]
     distinct = sorted(set(present))
@@ -146,7 +159,7 @@ def _column(found: list[str]) -> str:
         return _declared("yes_no", "missing = true" if is_partial else "")
     numbers = _numbers(present)
     if numbers is not None and _is_measured(present):
-        low, high = nice_range(float(numbers.min()), float(numbers.max()))
+        low, high = nice_range(float(numbers.min()), float(numbers.max())) if wide is None else wide
         fill = f"missing = {_number((low + high) / 2)}" if is_partial or len(numbers) < len(present) else ""
         return _declared("number", f"range = [{_number(low)}, {_number(high)}]", fill)
     if (dates := _dates(distinct)) is not None:

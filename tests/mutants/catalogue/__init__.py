@@ -19,6 +19,7 @@ from tests.mutants.catalogue.statements import STATEMENTS
 from tests.mutants.catalogue.stewards import STEWARDS
 from tests.mutants.catalogue.tables import TABLES
 from tests.mutants.catalogue.training import TRAINING
+from tests.mutants.catalogue.tuning import TUNING
 
 CATALOGUE = (
     *ACCOUNTING,
@@ -40,6 +41,7 @@ CATALOGUE = (
     *ESTIMATES,
     *CONSOLE,
     *STATEMENTS,
+    *TUNING,
 )
 
 __all__ = ["CATALOGUE"]

@@ -40,8 +40,8 @@ ESTIMATES = (
         "statistics-of-training-records-from-ledgers-of-all",
         "section 9",
         "studies/statistics_run.py",
-        "if seed is None and spec.evaluation.share is None:",
-        "if seed is None:",
+        "[~table.is_test] if spec.evaluation.share is None else ",
+        "[~table.is_test] if True else ",
         (f"{_COMMAND}test_one_study_has_statistics_training_and_evaluation",),
     ),
     Mutant(

@@ -49,6 +49,21 @@ def test_json_round_trip() -> None:
     assert PublicPlan.from_json(plan.to_json()).fingerprint == plan.fingerprint
 
 
+@pytest.mark.parametrize("notes", ["tried", ["tried", 3], [None]])
+def test_notes_are_strings(notes: Any) -> None:
+    with pytest.raises(InputError, match="must be a list of strings"):
+        public(notes=notes)
+
+
+def test_notes_cannot_be_changed_after_the_plan_was_made() -> None:
+    notes = ["tried"]
+    plan = public(notes=notes)
+    before = plan.fingerprint
+    notes.append("another")
+    assert plan.notes == ("tried",)
+    assert plan.fingerprint == before
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -174,7 +189,8 @@ def test_reasons_are_stored_as_numbers_that_stay_the_same() -> None:
     short = long.assign(BudgetTable(["a"], [0.001]))
     assert (short.status.tolist(), short.q.tolist()) == ([2], [0.0])
     assert "fewer rounds or more noise" in short.explain("a")
-    assert [one.name for one in Status] == ["SAMPLED", "ALWAYS", "BUDGET_TOO_SMALL", "DELTA_TOO_SMALL", "OTHER_PURPOSE"]
+    names = ["SAMPLED", "ALWAYS", "BUDGET_TOO_SMALL", "DELTA_TOO_SMALL", "OTHER_PURPOSE"]
+    assert {one.name: int(one) for one in Status} == {name: number for number, name in enumerate(names)}  # stored
 
 
 def test_a_silo_plan_equals_itself_alone(silo: SiloPlan, table: BudgetTable) -> None:
@@ -233,6 +249,14 @@ def test_subjects_without_a_delta_are_not_promised_more_than_holds() -> None:
     assert group_delta <= public().delta
     assert (plan.cost[:2] <= 0.5).all()
     assert public().assign(table, lifetime_delta=1e-2).left_out == 0
+
+
+def test_a_lifetime_delta_below_that_of_the_plan_holds_for_subjects() -> None:
+    table = BudgetTable(["a", "b", "c"], [1.0] * 3, subjects=["p", "p", "q"])
+    plan = public().assign(table, lifetime_delta=1e-5)
+    assert plan.left_out == 0
+    assert plan.delta[2] <= 1e-5
+    assert plan.delta[0] * (1.0 + np.exp(0.5)) <= 1e-5
 
 
 def test_an_estimator_that_overspends_is_refused(table: BudgetTable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,13 @@ def test_settings_are_an_own_copy_of_plain_json() -> None:
         spec.settings["edges"] = []  # type: ignore[index]
 
 
+@pytest.mark.parametrize("value", [{1, 2}, b"a", object(), math.inf], ids=["set", "bytes", "object", "infinity"])
+def test_settings_that_json_cannot_say_are_refused(value: Any) -> None:
+    """Not turned into null: the fingerprint would then cover something else than what the silo computes."""
+    with pytest.raises(InputError, match="are not JSON"):
+        MeasureSpec("histogram", 1, {"edges": value})
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 if every change was noticed or has a reason, 1 if not."""
     options = _parser().parse_args(arguments)
     changes = sample(options.sample, options.seed, options.scope or SCOPE)
+    place = {change.name: number for number, change in enumerate(changes)}
+    random.Random(options.seed).shuffle(changes)  # noqa: S311 what is reached in time is a random part, too
     done = 0
 
     def tell(result: Result) -> None:
@@ -42,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if done:
         results = _controlled(results, options)
+    results.sort(key=lambda one: place[one.name])
     sys.stdout.write(f"{summary(results)}\n")
     if options.results is not None:
         write_results(options.results, results)

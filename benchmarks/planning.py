@@ -3,16 +3,22 @@
 The peer is `dp_accounting`: its one-step PLD and self-composition (with the mixture over participation in between,
 which it lacks) on the loss grid that rpdp chose for the same sampling probability, and its `RdpAccountant` in a
 per-record search.
+
+    python benchmarks/planning.py --against ../before [--quick] [--json]
+
+times planning alone, in this source tree and in another one.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import resource
 import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dp_accounting
@@ -29,8 +35,10 @@ from rpdp.planning import MeasureSpec, Request
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from benchmarks._against import HERE, work_in
     from benchmarks._harness import Benchmark
 else:
+    from _against import HERE, work_in
     from _harness import Benchmark
 
 SIGMA, DELTA = 10.748, 1e-4
@@ -135,9 +143,32 @@ def peak_memory() -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, seconds)
 
 
+PLANNING = """
+import planning
+budgets = planning.budgets({count})
+while True:
+    ready()
+    planning.PrivacyCurve(planning.MNIST, noise_multiplier=planning.SIGMA, delta=planning.DELTA).certify(budgets)
+"""
+
+
+def against(other: Path, bench: Benchmark) -> None:
+    """Planning in this source tree against another one."""
+    for count in (1_000_000, 1_000):
+        here, there = (work_in(tree, PLANNING.format(count=count)) for tree in (HERE, other))
+        bench.compare(f"planning_{count}_against_other", here, there, goal=1.2, repeats=9)
+    bench.finish()
+
+
 def main() -> None:
     logging.getLogger("absl").setLevel(logging.ERROR)  # the peer warns of every order that does not converge
-    bench = Benchmark("Planning: a million budgets, and certified against a search per record")
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--against", type=Path, help="another source tree")
+    options, others = parser.parse_known_args()
+    bench = Benchmark("Planning: a million budgets, and certified against a search per record", others)
+    if options.against is not None:
+        against(options.against.resolve(strict=True), bench)
+        return
     repeats = 3 if bench.quick else 7
     million = lambda: plan(1_000_000)  # noqa: E731
     bench.compare("million_vs_thousand", million, lambda: plan(1_000), goal=2.0, repeats=repeats)

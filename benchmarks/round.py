@@ -9,6 +9,9 @@ such that q = 1 costs ε = 10 by RDP). All train on the very same Poisson batche
 - plain: forward, backward, SGD in two such processes, channels-last if that is faster (it is).
 
     RPDP_DATA=/directory/with/mnist python benchmarks/round.py [--quick] [--json] [--steps 50] [--rounds 3]
+    RPDP_DATA=/directory/with/mnist python benchmarks/round.py --against ../before [--steps 5] [--rounds 9]
+
+The second one times rpdp's rounds alone, in this source tree and in another one.
 
 The goals are about seconds on an idle machine. Seconds of processor time of all processes are shown beside them: on a
 busy machine they are the steadier measure. Planning, admission and forking happen once per run, not once per round;
@@ -48,8 +51,10 @@ from rpdp.sampling import PoissonSampler, Seeded
 from rpdp.training import Records
 
 if TYPE_CHECKING:  # mypy sees a package, `python benchmarks/name.py` sees a neighbour
+    from benchmarks._against import HERE, work_in
     from benchmarks._harness import Benchmark
 else:
+    from _against import HERE, work_in
     from _harness import Benchmark
 
 SEED = 0
@@ -330,12 +335,31 @@ def measure(setting: Setting, rounds: int) -> tuple[dict[str, Clock], float]:
     return {"rpdp": ours, **{name: way.clock for name, way in ways.items()}}, set_up
 
 
+ROUNDS = """
+import round
+setting = round.prepare({steps})
+ready()
+round.simulate(
+    round.MNIST.model(seed=0), round.MNIST.loss, setting.silos(), setting.public, seed=0, workers=round.WORKERS,
+    on_round=lambda log: ready(),
+)
+"""
+"""The first piece of work has admission and forking in it; the harness does not time it."""
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--against", type=Path, help="another source tree")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--rounds", type=int, default=3)
     options, others = parser.parse_known_args(arguments)
     bench = Benchmark("A federated MNIST round against Opacus and against no privacy", others)
+    if options.against is not None:
+        code = ROUNDS.format(steps=options.steps or 5)
+        here, there = (work_in(tree, code) for tree in (HERE, options.against.resolve(strict=True)))
+        bench.compare("round_against_other", here, there, goal=1.1, repeats=options.rounds)
+        bench.finish()
+        return
     setting = prepare(options.steps or (3 if bench.quick else MNIST.schedule.local_steps))
     clocks, set_up = measure(setting, options.rounds)
     wall = {name: clock.medians()[0] for name, clock in clocks.items()}

@@ -11,13 +11,14 @@
 
 Values do not depend on budgets: every repetition draws anew who has which. One release, (ε, δ) with δ = 1e-5, and whole
 budgets. Without OpenDP (`pip install opendp`) its place is taken by the analytic Gaussian at the smallest ε.
-`--markdown` prints the table of docs/explanation/statistics.md.
+`--markdown` prints the table of docs/explanation/statistics.md, `--figure FILE` draws it as SVG.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,8 @@ MEAN = Mean("x", RANGE)
 SIZES = (300, 10_000)
 _POISSON_NOISE = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _CHUNK = 100
+_OURS = ("everyone", "everyone, unknown number", "representative")
+_TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def values_of(count: int) -> NDArray[np.float64]:
@@ -163,7 +166,13 @@ def errors_of(name: str, count: int, repetitions: int) -> dict[str, float]:
 
 
 def main() -> None:
-    arguments = [each for each in sys.argv[1:] if each != "--markdown"]
+    arguments, figure = sys.argv[1:], None
+    if "--figure" in arguments:
+        place = arguments.index("--figure")
+        figure = Path(arguments[place + 1])
+        del arguments[place : place + 2]
+    is_shown = "--markdown" in arguments
+    arguments = [each for each in arguments if each != "--markdown"]
     bench = Benchmark("RMSE of a mean in [−1, 1] with personal budgets", arguments)
     repetitions = 1000 if bench.quick else 10_000
     tables: dict[tuple[str, int], dict[str, float]] = {}
@@ -179,8 +188,10 @@ def main() -> None:
             both = found["representative"] / found["everyone, unknown number"]
             goal = 1 / 1.5 if (name, count) == ("ThreeLevels", 300) else 1.02
             bench.record(f"representative_{name}_{count}", both, goal=goal, context="against everyone, both as ratios")
-    if len(arguments) < len(sys.argv) - 1:
+    if is_shown:
         show(tables)
+    if figure is not None:
+        figure.write_text(drawn(tables), encoding="utf-8")
     bench.finish()
 
 
@@ -191,6 +202,46 @@ def show(tables: dict[tuple[str, int], dict[str, float]]) -> None:
     print("|---|---|" + "---|" * len(ways))
     for (name, count), found in tables.items():
         print(f"| {name} | {count:,} | " + " | ".join(f"{found[way]:.4f}" for way in ways) + " |")
+
+
+def drawn(tables: dict[tuple[str, int], dict[str, float]]) -> str:
+    """Dots on a logarithmic scale: one row for each distribution and way, one panel for each number of records."""
+    names = list(dict.fromkeys(name for name, _ in tables))
+    ways = list(next(iter(tables.values())))
+    row, left, wide, panels = 15, 190, 330, []
+    for panel, count in enumerate(SIZES):
+        x, y = left + panel * (wide + 20), 40
+        errors = [error for (_, size), found in tables.items() if size == count for error in found.values()]
+        low, high = np.log10(min(errors)) - 0.05, np.log10(max(errors)) + 0.05
+        panels.append(f'<text x="{x + wide / 2}" y="16" text-anchor="middle">{count:,} records: RMSE of a mean</text>')
+        for tick in _TICKS:
+            at = x + wide * (np.log10(tick) - low) / (high - low)
+            if x <= at <= x + wide:
+                end = y + len(names) * (len(ways) + 1) * row
+                panels.append(f'<path d="M{at:.1f} {y - 10}V{end}" stroke="#e4e9f0"/>')
+                panels.append(f'<text x="{at:.1f}" y="{y - 12}" text-anchor="middle" fill="#5b6b83">{tick:g}</text>')
+        for number, name in enumerate(names):
+            top = y + number * (len(ways) + 1) * row
+            if not panel:
+                panels.append(f'<text x="8" y="{top + 4}" font-weight="600">{name}</text>')
+            for place, way in enumerate(ways, start=1):
+                at = x + wide * (np.log10(tables[name, count][way]) - low) / (high - low)
+                colour = "#c2410c" if way in _OURS else "#64748b"
+                if not panel:
+                    panels.append(f'<text x="{left - 8}" y="{top + place * row + 4}" text-anchor="end">{way}</text>')
+                panels.append(f'<circle cx="{at:.1f}" cy="{top + place * row}" r="4" fill="{colour}"/>')
+    width, height = left + 2 * (wide + 20), 50 + len(names) * (len(ways) + 1) * row
+    start = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif"'
+    )
+    return "\n".join(
+        [
+            f'{start} font-size="11" fill="#2a3f5f">',
+            '<rect width="100%" height="100%" fill="#fff"/>',
+            *panels,
+            "</svg>\n",
+        ]
+    )
 
 
 if __name__ == "__main__":

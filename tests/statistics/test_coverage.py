@@ -93,3 +93,14 @@ def test_a_ratio_covers_where_its_divisor_is_uncertain() -> None:
     truth = float((world.of("type", world.takes_part) == "a").mean())
     covered = (bounds.low[:, 0] <= truth) & (truth <= bounds.high[:, 0])
     assert covered.mean() >= 0.938
+
+
+def test_quantiles_cover_where_noise_is_wider_than_a_bin() -> None:
+    """Elsewhere the width of a bin would hide an interval that is too narrow; 600 records, a count is known to ±60."""
+    world = World.make(2000)
+    statistic, true = statistics(None)["quantiles"]
+    bounds = simulated(world, statistic, "everyone", 4 * RELEASES, noise_multiplier=30.0)
+    truth = true(world, world.takes_part)
+    covered = ((bounds.low <= truth) & (truth <= bounds.high)).mean(axis=0)
+    assert covered.min() >= 0.938
+    assert (np.abs(bounds.value.mean(axis=0) - truth) <= 0.3 * bounds.value.std(axis=0)).all()

@@ -17,6 +17,7 @@ from rpdp.statistics.evaluation_cells import BLOCK, ModelCells
 from rpdp.statistics.evaluation_measures import EvaluationMeasure
 from rpdp.statistics.score_metrics import ScoreCounts
 from rpdp.training import FlatModel, Records
+from tests.statistics.odd_settings import changed
 
 
 def asked(*metrics: str, **settings: object) -> Request:
@@ -175,6 +176,27 @@ def test_groups_have_cells_of_their_own() -> None:
 def test_requests_that_do_not_fit_are_refused(request_: Request, model: nn.Module, message: str) -> None:
     with pytest.raises(InputError, match=message):
         ModelCells(records(), model).require(request_)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [SCORES, CLASSES, asked("mae", bound=1.0), asked("accuracy", classes=2, column="sex", levels=["f", "m"])],
+    ids=["scores", "classes", "errors", "groups"],
+)
+def test_whatever_a_server_writes_is_refused_in_words_or_keeps_the_norm(wanted: Request) -> None:
+    source, passed = ModelCells(records(3), nn.Linear(2, 1), {"sex": ["m", "f", "?"]}), 0
+    given = wanted.measures[0].plain()
+    for values in (given, *changed(given)):
+        try:
+            request = Request.of({"estimator": "everyone", "measures": [values]})
+            source.require(request)
+        except InputError:
+            continue
+        passed += 1
+        cells = source.cells(request, torch.ones(3), np.arange(3))
+        assert (np.linalg.norm(cells.value, axis=1) <= 1.0).all()
+        assert cells.index.max() < request.size
+    assert 0 < passed <= 20
 
 
 def test_another_model_is_refused() -> None:

@@ -11,15 +11,19 @@ from rpdp.errors import InputError
 from rpdp.federation.cells import NO_CELL
 from rpdp.planning import MeasureSpec, Request
 from rpdp.statistics import Columns, ColumnSource, NumberRange
+from rpdp.statistics.axis import Axis
+from rpdp.statistics.column_source import MOST_ENTRIES
 from rpdp.statistics.measures import (
-    Axis,
     CountMeasure,
     HistogramMeasure,
     Measure,
     MomentsMeasure,
+    RunningMeasure,
     SumMeasure,
     read_measure,
 )
+from rpdp.statistics.score_counts import adding_up
+from tests.statistics.odd_settings import changed
 from tests.statistics.world import RANGES, World, axis, contributions, dense
 
 AGE, PRESSURE = (NumberRange(*RANGES[name]) for name in ("age", "pressure"))
@@ -34,6 +38,8 @@ EVERY: list[Measure] = [
     MomentsMeasure(*BOTH, 2, 4),
     HistogramMeasure((axis("age"),)),
     HistogramMeasure((axis("sex"), axis("type"))),
+    RunningMeasure(axis("age")),
+    RunningMeasure(axis("pressure", 1)),
 ]
 
 
@@ -97,6 +103,7 @@ def test_missing_values_have_a_cell_of_their_own_or_add_nothing() -> None:
     for measure, cells in (
         (SumMeasure("age", AGE), [0, NO_CELL]),
         (HistogramMeasure((axis("age", 2),)), [0, 2]),
+        (RunningMeasure(axis("age", 2)), [0, 2]),
     ):
         request = Request("everyone", (measure.spec,))
         assert source.cells(request, None, np.arange(2)).index[:, 0].tolist() == cells
@@ -130,6 +137,18 @@ BAD: dict[str, tuple[MeasureSpec, str]] = {
     ),
     "no axis": (MeasureSpec("histogram", 1, {"axes": []}), "one axis or two"),
     "axis that is none": (MeasureSpec("histogram", 1, {"axes": [3]}), "an axis must map"),
+    "number that no float can hold": (MeasureSpec("sum", 1, {"column": "age", "range": [0, 10**400]}), "OverflowError"),
+    "edge that no float can hold": (
+        MeasureSpec("histogram", 2, {"axes": [{"column": "age", "range": [40.0, 100.0], "edges": [40.0, 10**400]}]}),
+        "OverflowError",
+    ),
+    "column that is a list": (MeasureSpec("sum", 1, {"column": ["age"], "range": [40.0, 100.0]}), "name of a column"),
+    "running counts of levels": (
+        MeasureSpec(
+            "running", 3, {"axis": {"column": "sex", "levels": ["F", "M"], "has_other": True, "has_missing": True}}
+        ),
+        "have no order",
+    ),
     "moments of levels": (
         MeasureSpec(
             "moments",
@@ -150,6 +169,45 @@ def test_a_strange_measure_is_refused_from_its_text(name: str) -> None:
     spec, message = BAD[name]
     with pytest.raises(InputError, match=message):
         ColumnSource(World.make(10).columns).require(Request("everyone", (spec,)))
+
+
+@pytest.mark.parametrize("measure", EVERY, ids=repr)
+def test_whatever_a_server_writes_is_refused_in_words_or_keeps_the_norm(measure: Measure) -> None:
+    """Refused as an `InputError`, from the text alone; any other error would leave by another way."""
+    source, passed = ColumnSource(extreme_columns()), 0
+    for values in changed(measure.spec.plain()):
+        try:
+            request = Request.of({"estimator": "everyone", "measures": [values]})
+            source.require(request)
+        except InputError:
+            continue
+        passed += 1
+        matrix = dense(source.cells(request, None, np.arange(len(source))), request.size)
+        assert np.linalg.norm(matrix, axis=1).max() <= 1.0 + 2**-30
+    assert passed <= 20  # settings that mean another measure, or the same
+
+
+def test_how_much_a_record_adds_is_limited() -> None:
+    """Else a server could choose how long a silo works, and how much memory it takes."""
+    source = ColumnSource(World.make(10).columns)
+    running = RunningMeasure(axis("age", 64)).spec
+    source.require(Request("everyone", (running,) * (MOST_ENTRIES // 64)))
+    with pytest.raises(InputError, match="add to 1,025 cells, but to 1,024 at most"):
+        source.require(Request("everyone", (*(running,) * (MOST_ENTRIES // 64), CountMeasure().spec)))
+    with pytest.raises(InputError, match="must be between 1 and 512"):
+        RunningMeasure(axis("age", 513))
+
+
+@pytest.mark.parametrize("bins", [1, 2, 24])
+def test_running_measures_add_up_to_the_records_below_each_edge(bins: int) -> None:
+    columns = extreme_columns()
+    request = Request("everyone", (RunningMeasure(axis("age", bins)).spec, CountMeasure().spec))
+    source = ColumnSource(columns)
+    sums = dense(source.cells(request, None, np.arange(len(source))), request.size).sum(axis=0)
+    ages = np.clip(columns.values["age"], *RANGES["age"])
+    counts = np.histogram(ages[~np.isnan(ages)], axis("age", bins).edges)[0]
+    np.testing.assert_allclose(adding_up(bins) @ sums[:bins], np.cumsum(counts), rtol=1e-9)
+    assert sums[bins] == np.isnan(ages).sum()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +239,7 @@ def test_columns_fit_together() -> None:
         Columns.of_arrays({"age": [1, 2]})
 
 
-@pytest.mark.parametrize("ends", [(0.0, 5e-324), (-1.7e308, 1.7e308), (1.0, 1.0 + 1e-15)])
+@pytest.mark.parametrize("ends", [(0.0, 5e-324), (-1.7e308, 1.7e308), (1e308, 1.7e308), (1.0, 1.0 + 1e-15)])
 def test_a_range_that_floats_cannot_scale_is_refused(ends: tuple[float, float]) -> None:
     """Else every value would count as missing, or as the middle, and nothing would say so."""
     with pytest.raises(InputError, match="too narrow or too wide"):

@@ -41,17 +41,25 @@ def check(
     wait: options.Wait = 0.0,
     as_json: options.Json = False,
 ) -> None:
-    """Open everything that the agent would open, measure the slowest round, and describe it. Nothing is served.
+    """Open everything that the agent would open, measure the slowest round and request, and describe it.
+
+    Nothing is served.
 
     It says from the ledger what the next run would find: who can take part, who cannot and why, the signal that is
-    left, how many more such runs fit. It is refused (exit code 3) if `release_after` is shorter than a round can take:
-    a record could then make its round late, and everybody would see that.
+    left, how many more such runs fit. It is refused (exit code 3) if `release_after` is shorter than a round, or a
+    request for statistics or evaluation, can take: a record could then make it late, and everybody would see that.
 
     Example: `rpdp silo check silo.toml`
     """
     from rpdp.deployment.agent.checked_outlook import checked_outlook, require_time_to_plan
     from rpdp.deployment.agent.opening import open_agent, table_remarks
-    from rpdp.deployment.agent.slowest_rounds import not_checked, require_enough_time, slowest_rounds
+    from rpdp.deployment.agent.slowest_rounds import (
+        not_checked,
+        require_enough_time,
+        require_time_for_requests,
+        slowest_requests,
+        slowest_rounds,
+    )
     from rpdp.deployment.agent.socket_service import require_group
     from rpdp.deployment.files.silo_file import SiloFile
     from rpdp.deployment.own_socket import require_own_directory
@@ -71,9 +79,12 @@ def check(
         }
         seconds = slowest_rounds(spec, agent)
         facts["slowest_round"] = {name: round(each, 4) for name, each in seconds.items()}
+        requests = slowest_requests(spec, agent)
+        facts["slowest_request"] = {name: round(each, 4) for name, each in requests.items()}
         facts["not_covered"] = not_checked(spec, agent)
         facts["table"] = table_remarks(spec)
         require_enough_time(spec, seconds)
+        require_time_for_requests(spec, requests)
         require_time_to_plan(spec, found)
     if as_json:
         print_json(facts)
@@ -85,6 +96,8 @@ def check(
     for name, model in facts["models"].items():
         say_line(f"model {name}: {model['parameters']:,} parameters, fingerprint {model['fingerprint']}")
         say_line(f"model {name}: a round takes at most {facts['slowest_round'][name]:.3g} s here, whatever is drawn")
+    for name, each in facts["slowest_request"].items():
+        say_line(f"{name}: a request takes at most {each:.3g} s here, whatever records hold")
     for note in [*facts["table"], *facts["not_covered"]]:
         say(note)
     after = facts["release_after"]

@@ -15,6 +15,7 @@ from rpdp.lazy import lazy_names
 if TYPE_CHECKING:
     from rpdp.statistics.answers import Answers as Answers
     from rpdp.statistics.answers import ask as ask
+    from rpdp.statistics.axis import Axis as Axis
     from rpdp.statistics.budget_check import BudgetCheck as BudgetCheck
     from rpdp.statistics.budget_check import check_budgets as check_budgets
     from rpdp.statistics.column_source import ColumnSource as ColumnSource
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from rpdp.statistics.evaluation_results import evaluate as evaluate
     from rpdp.statistics.expected_error import expected_estimates as expected_estimates
     from rpdp.statistics.inquiry import Inquiry as Inquiry
-    from rpdp.statistics.measures import Axis as Axis
     from rpdp.statistics.named_statistics import axis_of as axis_of
     from rpdp.statistics.named_statistics import statistics_of as statistics_of
     from rpdp.statistics.noise_choice import DeclaredRecords as DeclaredRecords
@@ -80,7 +80,7 @@ _HOME_OF = {
     "correlation": "rpdp.statistics.private_columns",
     "statistics_of": "rpdp.statistics.named_statistics",
     "axis_of": "rpdp.statistics.named_statistics",
-    "Axis": "rpdp.statistics.measures",
+    "Axis": "rpdp.statistics.axis",
     "BudgetCheck": "rpdp.statistics.budget_check",
     "ColumnSource": "rpdp.statistics.column_source",
     "Columns": "rpdp.statistics.columns",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.errors import InputError
 from rpdp.federation.cells import NO_CELL, Cells
 from rpdp.statistics.measures import read_measure
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from rpdp.planning.request import Request
     from rpdp.statistics.columns import Columns
     from rpdp.statistics.measures import Measure
+
+MOST_ENTRIES = 1024
+"""To so many cells a record may add in one request: mean, deviation and quantiles from 60 bins of 15 columns. Time and
+memory grow with it. Without a limit a server could choose how long a silo works, and so whether it answers in time."""
 
 
 class ColumnSource:
@@ -32,10 +37,21 @@ class ColumnSource:
     def __len__(self) -> int:
         return len(self._columns)
 
+    @property
+    def columns(self) -> Columns:
+        """The columns that it reads."""
+        return self._columns
+
     def require(self, request: Request) -> None:
         """See `CellSource.require`."""
-        for measure in self._measures(request):
+        measures = self._measures(request)
+        for measure in measures:
             measure.require(self._columns)
+        entries = sum(measure.entries for measure in measures)
+        if entries > MOST_ENTRIES:
+            raise InputError(
+                f"a record would add to {entries:,} cells, but to {MOST_ENTRIES:,} at most; ask for less at a time"
+            )
 
     def cells(self, request: Request, values: Tensor | None, rows: NDArray[np.int64]) -> Cells:
         """See `CellSource.cells`; no model has any influence."""

@@ -44,7 +44,7 @@ class NumberRange:
             object.__setattr__(self, name, require_number(name, getattr(self, name)))
         if not self.low < self.high:
             raise InputError(f"range [{self.low:g}, {self.high:g}] must rise: from the smallest value to the largest")
-        if not _LEAST_WIDTH * self.bound < self.half < np.inf:
+        if not _LEAST_WIDTH * self.bound < self.half < np.inf or not np.isfinite(self.middle):
             raise InputError(f"range [{self.low!r}, {self.high!r}] is too narrow or too wide to compute with")
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,8 @@ from rpdp.federation.cells import NO_CELL, Cells
 from rpdp.statistics.evaluation_measures import CLASSES, ERRORS, SCORES, EvaluationMeasure
 from rpdp.statistics.score_counts import BELOW_ONE, contribution
 from rpdp.training import FlatModel, Records
-from rpdp.training.synthetic_records import synthetic_variants
+from rpdp.training.round_time import SLOW_NUMBERS, median_seconds
+from rpdp.training.synthetic_records import synthetic_like, synthetic_variants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +62,7 @@ class ModelCells:
     def __init__(self, records: Records, module: nn.Module, groups: Mapping[str, ArrayLike] | None = None) -> None:
         self._records = records
         self._model = FlatModel(copy.deepcopy(module))
-        self._groups = {column: np.asarray(named, dtype=object) for column, named in (groups or {}).items()}
+        self._groups = {column: np.asarray(named, dtype=object).tolist() for column, named in (groups or {}).items()}
         for column, named in self._groups.items():
             if len(named) != len(records):
                 raise InputError(f"{len(named):,} groups of {column!r} for {len(records):,} records; give one for each")
@@ -74,6 +76,23 @@ class ModelCells:
     def outputs(self) -> int:
         """The number of outputs of the model per record."""
         return self._columns
+
+    def seconds(self, size: int) -> float:
+        """How long the model takes for so many made-up records, with the slowest numbers in inputs and weights."""
+        own, times = self._model.values.data.clone(), []
+        try:
+            for number in (None, *SLOW_NUMBERS):
+                ends = (0.0, 1.0) if number is None else (number, number)
+                made = synthetic_like(self._records, size, *ends, whole=0)
+                self._model.values.data.copy_(own if number is None else torch.full_like(own, number))
+                times.append(median_seconds(partial(self._tried, made)))
+        finally:
+            self._model.values.data.copy_(own)
+        return max(times)
+
+    def _tried(self, block: Records) -> None:
+        with suppress(Exception):  # user code may raise anything
+            self._forward(block)
 
     def _probe(self) -> tuple[Records, int]:
         """A block of made-up records that the model takes, and the number of outputs per record."""
@@ -194,10 +213,8 @@ class ModelCells:
         """The same cells in the part of each record's group; none for groups that are not declared."""
         if not measure.levels:
             return index
-        named = self._groups[measure.column][rows]
-        group = np.full(len(rows), NO_CELL, dtype=np.int64)
-        for number, level in enumerate(measure.levels):
-            group[named == level] = number
+        named, numbers = self._groups[measure.column], {level: place for place, level in enumerate(measure.levels)}
+        group = np.array([numbers.get(named[row], NO_CELL) for row in rows], dtype=np.int64)
         known = (index != NO_CELL) & (group != NO_CELL)[:, None]
         return np.where(known, index + group[:, None] * measure.size, NO_CELL)
 
@@ -253,7 +270,7 @@ def _class_cells(measure: EvaluationMeasure, outputs: Numbers, targets: Numbers)
 def _error_cells(measure: EvaluationMeasure, outputs: Numbers, targets: Numbers) -> tuple[Places, Numbers]:
     target = targets[:, 0]
     valid = np.isfinite(target) & (targets.shape[1] == 1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(outputs[:, 0] - target) / measure.bound
     error = np.where(np.isnan(error), 1.0, np.minimum(error, 1.0))
     parts = [np.ones_like(error), *(error if name == "mae" else error**2 for name in measure.metrics)]

@@ -33,6 +33,7 @@ LIMIT = 8.0
 """Logits from −8 to 8 in 256 steps: probabilities from 0.0003 to 0.9997, no step longer than 0.016."""
 
 MOST_BINS = 1024
+MOST_LIMIT = 1e9
 
 RANKING = ("auc", "average_precision", "f1")
 """Metrics of two classes that need scores, or are worth their bins."""
@@ -78,13 +79,16 @@ class EvaluationMeasure:
         if self.kind == SCORES:
             require_count("classes", self.classes, least=2, most=2)
             require_count("bins", self.bins, least=2, most=MOST_BINS)
-            require_positive("limit", self.limit)
+            if require_positive("limit", self.limit) > MOST_LIMIT:
+                raise InputError(f"limit={self.limit:g} is above {MOST_LIMIT:g}, the most that bins can reach")
             if self.bins % 2:
                 raise InputError(f"bins={self.bins} must be even: the predicted class changes at 0, between two bins")
         elif self.kind == CLASSES:
             require_count("classes", self.classes, least=2)
         else:
             require_positive("bound", self.bound)
+        if not isinstance(self.column, str) or not all(isinstance(level, str) for level in self.levels):
+            raise InputError(f"groups of {self.column!r} and their levels {self.levels!r} must be text")
         if bool(self.column) != bool(self.levels) or len(set(self.levels)) < len(self.levels):
             raise InputError(f"groups of {self.column!r} need declared levels, each once, not {list(self.levels)}")
 
@@ -139,7 +143,7 @@ class EvaluationMeasure:
         settings = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.settings.items()}
         try:
             made = cls(spec.kind, **settings)  # type: ignore[arg-type]
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise InputError(
                 f"measure {spec.kind!r} has other settings than private evaluation knows: {error}"
             ) from None

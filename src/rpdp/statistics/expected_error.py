@@ -12,14 +12,15 @@ import numpy as np
 from rpdp.checks import require_positive
 from rpdp.statistics.columns import Levels
 from rpdp.statistics.estimate import LEVEL, NoisyEstimate
-from rpdp.statistics.measures import CountMeasure, HistogramMeasure, MomentsMeasure, SumMeasure
+from rpdp.statistics.measures import CountMeasure, HistogramMeasure, MomentsMeasure, RunningMeasure, SumMeasure
 from rpdp.statistics.noisy_sums import NoisySums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rpdp.statistics.axis import Axis
     from rpdp.statistics.inquiry import Inquiry
-    from rpdp.statistics.measures import Axis, Measure
+    from rpdp.statistics.measures import Measure
 
 _POINTS = 101
 """So many values stand for a range."""
@@ -55,6 +56,8 @@ def _of_one_record(measure: Measure) -> NDArray[np.float64]:
         cells = measure.of_values(*(each.ravel() for each in grid)).mean(axis=0)
         groups = np.ones(1) if measure.by is None else _shares(measure.by)
         return np.outer(groups, cells).ravel()
+    if isinstance(measure, RunningMeasure):
+        return measure.of_shares(_shares(measure.axis)[: measure.bins])
     assert isinstance(measure, HistogramMeasure)
     shares = [_shares(axis) for axis in measure.axes]
     return shares[0] if len(shares) == 1 else np.outer(*shares).ravel()

@@ -102,21 +102,31 @@ def square_root(bounds: Intervals) -> Intervals:
 
 
 def quantile(
-    counts: NDArray[np.float64], share: float, edges: NDArray[np.float64], noise: Noise
+    below: NDArray[np.float64],
+    root: NDArray[np.float64],
+    share: float,
+    edges: NDArray[np.float64],
+    noise: Noise,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Value and interval of a quantile from noisy counts of bins (last axis).
+    """Value and interval of a quantile from noisy counts of the records below the upper edge of each bin (last axis).
 
     D_k, the records below edge k less the share of all, rises with k and changes its sign in the bin of the quantile.
     A bin is ruled out if D is clearly above 0 at its left edge, or clearly below 0 at its right edge. Only two of these
     tests can rule out the right bin, each with half the error rate, so the interval needs no allowance for many tests.
+
+    Args:
+        below: The counts, with the noise `root` @ white noise of the noise's deviation.
+        root: That matrix.
+        share: Which quantile.
+        edges: The edges of the bins.
+        noise: What is known of the error.
     """
-    bins = counts.shape[-1]
-    below = np.cumsum(counts, axis=-1)
+    bins = below.shape[-1]
     total = below[..., -1:]
     excess = below - share * total
-    number = np.arange(1, bins + 1)
-    variance = noise.deviation**2 * (number * (1.0 - share) ** 2 + (bins - number) * share**2)
-    spread = noise.squared_weights(total, np.asarray(noise.deviation * np.sqrt(bins))) * share * (1.0 - share)
+    variance = noise.deviation**2 * np.square(root - share * root[-1]).sum(axis=1)
+    error = noise.deviation * np.linalg.norm(root[-1])
+    spread = noise.squared_weights(total, np.asarray(error)) * share * (1.0 - share)
     width = noise.z * np.sqrt(variance + spread)
     start, end = np.zeros_like(total, dtype=np.bool_), np.ones_like(total, dtype=np.bool_)
     too_high = np.concatenate([start, excess[..., :-1] > width[..., :-1]], axis=-1)

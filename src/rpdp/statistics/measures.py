@@ -6,6 +6,7 @@
 | `sum` | its value divided by the largest magnitude in the range | ≤ 1 |
 | `moments` | products of powers of its values, in the cells of its group | ≤ 1 |
 | `histogram` | 1 in the cell of its value, or of its two values | 1 |
+| `running` | falling parts in the bin of its value and in all bins above (`score_counts`) | ≤ 1 |
 
 A measure reads its own settings strictly: what it does not know, it refuses, from the settings alone.
 """
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,7 +25,9 @@ from rpdp.checks import require_count
 from rpdp.errors import InputError
 from rpdp.federation.cells import NO_CELL
 from rpdp.planning.request import MeasureSpec
-from rpdp.statistics.columns import MISSING, OTHER, Levels, NumberRange
+from rpdp.statistics.axis import Axis, column_facts, column_name, mapping
+from rpdp.statistics.columns import Levels, NumberRange
+from rpdp.statistics.score_counts import contribution
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,83 +35,12 @@ if TYPE_CHECKING:
     from rpdp.statistics.columns import Columns, Declared
 
 MOST_DEGREE = 4
+MOST_RUNNING_BINS = 512
 _OF_INTEREST = (1.0, 3.0**0.25, 1.1)
 _FOR_INTERVALS = 0.4
 """How much of a record's norm each power gets, against that of the count. The ratio 1 : 3^¼ of a count and a sum has
 the least mean square error of their ratio if that may lie anywhere in the range. Powers that serve for intervals alone
 get less: a second moment beside a mean adds 1 % to the mean's noise."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The cells of one column in a histogram, or the groups that it makes.
-
-    Attributes:
-        column: The name of the column.
-        facts: What is public of it.
-        edges: Of a number: where its bins begin and end, from the low end of the range to the high end.
-    """
-
-    column: str
-    facts: Declared
-    edges: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", tuple(float(edge) for edge in self.edges))
-        if isinstance(self.facts, Levels):
-            if self.edges:
-                raise InputError(f"column {self.column!r} has levels, so its histogram has no edges")
-            return
-        rising = all(low < high for low, high in itertools.pairwise(self.edges))
-        ends = (self.facts.low, self.facts.high)
-        if len(self.edges) < 2 or not rising or (self.edges[0], self.edges[-1]) != ends:
-            raise InputError(
-                f"edges={list(self.edges)} of column {self.column!r} must rise from {ends[0]:g} to {ends[1]:g}"
-            )
-
-    @classmethod
-    def of(cls, values: object) -> Axis:
-        """Read what `plain` wrote."""
-        given = _mapping(values, "an axis")
-        column, facts = given.pop("column", None), _facts(given)
-        edges = tuple(_numbers(given.pop("edges", ())))
-        if given or not isinstance(column, str):
-            raise InputError(f"an axis has no settings {sorted(given)} and needs the name of a column, not {column!r}")
-        return cls(column, facts, edges)
-
-    def plain(self) -> dict[str, Any]:
-        """As plain values for a request."""
-        edges = {"edges": list(self.edges)} if self.edges else {}
-        return {"column": self.column, **self.facts.plain(), **edges}
-
-    @cached_property
-    def known(self) -> tuple[str, ...]:
-        """What the cells of values that are not missing stand for."""
-        if isinstance(self.facts, Levels):
-            return (*self.facts.levels, OTHER) if self.facts.has_other else self.facts.levels
-        return tuple(f"{low:g} – {high:g}" for low, high in itertools.pairwise(self.edges))
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """What all cells stand for; missing values have the last one."""
-        return (*self.known, MISSING) if self.has_missing else self.known
-
-    @property
-    def has_missing(self) -> bool:
-        """Whether missing values have a cell."""
-        return not isinstance(self.facts, Levels) or self.facts.has_missing
-
-    def places(self, values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-        """The cell of every value; `NO_CELL` for a value that can have none."""
-        absent = np.isnan(values)
-        if isinstance(self.facts, Levels):
-            places = np.where(absent, 0.0, values).astype(np.int64)
-            places[(places < 0) | (places >= len(self.known))] = NO_CELL
-        else:
-            inner = np.asarray(self.edges[1:-1])
-            places = np.searchsorted(inner, self.facts.clipped(values), side="right").astype(np.int64)
-        places[absent] = len(self.known) if self.has_missing else NO_CELL
-        return places
 
 
 class Measure(ABC):
@@ -121,6 +52,11 @@ class Measure(ABC):
     @abstractmethod
     def size(self) -> int:
         """The number of cells."""
+
+    @property
+    def entries(self) -> int:
+        """To how many cells one record adds, at most."""
+        return 1
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -197,7 +133,7 @@ class SumMeasure(Measure):
     @classmethod
     def read(cls, settings: dict[str, Any]) -> SumMeasure:
         """See `Measure.read`."""
-        column, facts = settings.pop("column"), _facts(settings)
+        column, facts = column_name(settings), column_facts(settings)
         return cls(column, _number(column, facts))
 
     def require(self, columns: Columns) -> None:
@@ -270,6 +206,11 @@ class MomentsMeasure(Measure):
         """See `Measure.size`."""
         return self.groups * len(self.exponents)
 
+    @property
+    def entries(self) -> int:
+        """See `Measure.entries`."""
+        return len(self.exponents)
+
     def settings(self) -> dict[str, Any]:
         """See `Measure.settings`."""
         columns = [{"column": name, **facts.plain()} for name, facts in zip(self.columns, self.facts, strict=True)]
@@ -280,9 +221,9 @@ class MomentsMeasure(Measure):
     @classmethod
     def read(cls, settings: dict[str, Any]) -> MomentsMeasure:
         """See `Measure.read`."""
-        given = [_mapping(each, "a column") for each in settings.pop("columns")]
-        names = tuple(each.pop("column") for each in given)
-        facts = tuple(_number(name, _facts(each)) for name, each in zip(names, given, strict=True))
+        given = [mapping(each, "a column") for each in settings.pop("columns")]
+        names = tuple(column_name(each) for each in given)
+        facts = tuple(_number(name, column_facts(each)) for name, each in zip(names, given, strict=True))
         if any(given):
             raise InputError(f"a column of moments has a name and a range, not {given}")
         by = Axis.of(settings.pop("by")) if "by" in settings else None
@@ -365,8 +306,65 @@ class HistogramMeasure(Measure):
         return np.where(absent, NO_CELL, index)[:, None], np.where(absent, 0.0, 1.0)[:, None]
 
 
+@dataclass(frozen=True)
+class RunningMeasure(Measure):
+    """How many records lie below each edge of an axis; a missing value has a cell of its own.
+
+    Noise hardly grows with the number of bins (`score_counts`), where an ordinary histogram's adds up.
+    """
+
+    kind: ClassVar[str] = "running"
+    axis: Axis
+
+    def __post_init__(self) -> None:
+        if isinstance(self.axis.facts, Levels):
+            raise InputError(f"column {self.axis.column!r} has levels, which have no order")
+        require_count(f"bins of column {self.axis.column!r}", self.bins, most=MOST_RUNNING_BINS)
+
+    @property
+    def bins(self) -> int:
+        """The number of bins."""
+        return len(self.axis.known)
+
+    @property
+    def size(self) -> int:
+        """See `Measure.size`."""
+        return self.bins + 1
+
+    @property
+    def entries(self) -> int:
+        """See `Measure.entries`."""
+        return self.bins
+
+    def settings(self) -> dict[str, Any]:
+        """See `Measure.settings`."""
+        return {"axis": self.axis.plain()}
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> RunningMeasure:
+        """See `Measure.read`."""
+        return cls(Axis.of(settings.pop("axis")))
+
+    def require(self, columns: Columns) -> None:
+        """See `Measure.require`."""
+        columns.require(self.axis.column, self.axis.facts)
+
+    def cells(self, columns: Columns, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """See `Measure.cells`."""
+        places = self.axis.places(columns.values[self.axis.column][rows])[:, None]
+        index = places + np.arange(self.bins)
+        missing = places == self.bins
+        value = np.where(missing, 1.0, contribution(self.bins))
+        used = index < self.bins + missing
+        return np.where(used, index, NO_CELL), np.where(used, value, 0.0)
+
+    def of_shares(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What records with these shares of each bin, and none missing, add on average."""
+        return np.append(np.convolve(shares, contribution(self.bins))[: self.bins], 0.0)
+
+
 MEASURES: dict[str, type[Measure]] = {
-    each.kind: each for each in (CountMeasure, SumMeasure, MomentsMeasure, HistogramMeasure)
+    each.kind: each for each in (CountMeasure, SumMeasure, MomentsMeasure, HistogramMeasure, RunningMeasure)
 }
 
 
@@ -377,31 +375,11 @@ def read_measure(spec: MeasureSpec) -> Measure:
     settings = dict(spec.settings)
     try:
         made = MEASURES[spec.kind].read(settings)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"settings of measure {spec.kind!r}: {type(error).__name__}: {error}") from None
     if settings or made.spec != spec:
         raise InputError(f"measure {spec.kind!r} has settings or a size that are not its own: {spec.plain()}")
     return made
-
-
-def _mapping(values: object, what: str) -> dict[str, Any]:
-    if not isinstance(values, Mapping):
-        raise InputError(f"{what} must map names to values, not be {values!r}")
-    return dict(values)
-
-
-def _numbers(values: Any) -> list[float]:
-    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in values):
-        raise InputError(f"edges={values!r} must be numbers")
-    return [float(each) for each in values]
-
-
-def _facts(given: dict[str, Any]) -> Declared:
-    """Take what is public of a column out of settings."""
-    if "range" in given:
-        low, high = given.pop("range")
-        return NumberRange(low, high)
-    return Levels(tuple(given.pop("levels")), given.pop("has_other"), given.pop("has_missing"))
 
 
 def _number(column: str, facts: Declared) -> NumberRange:

@@ -9,8 +9,8 @@ import numpy as np
 from rpdp.checks import require_count
 from rpdp.errors import InputError
 from rpdp.setting_fields import nearest
+from rpdp.statistics.axis import Axis
 from rpdp.statistics.columns import Levels, NumberRange
-from rpdp.statistics.measures import Axis
 from rpdp.statistics.statistic import (
     Correlation,
     Histogram,

@@ -51,6 +51,12 @@ def decoding(bins: int) -> Numbers:
     return np.asarray(toeplitz(inverse / contribution(bins)[0], np.zeros(bins)))
 
 
+@lru_cache(maxsize=8)
+def adding_up(bins: int) -> Numbers:
+    """The matrix that turns sums of contributions into counts of this bin and all before it."""
+    return np.asarray(np.cumsum(decoding(bins), axis=0))
+
+
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
     """Counts with Gaussian noise: `root @ white noise` of mean 0 and deviation 1.

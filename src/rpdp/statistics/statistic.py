@@ -25,13 +25,21 @@ from rpdp.statistics import power_sums
 from rpdp.statistics.columns import Levels, NumberRange
 from rpdp.statistics.estimate import Intervals
 from rpdp.statistics.intervals import Quadratic, exact, fieller, quantile, scaled, square_root
-from rpdp.statistics.measures import Axis, CountMeasure, HistogramMeasure, MomentsMeasure, SumMeasure
+from rpdp.statistics.measures import (
+    CountMeasure,
+    HistogramMeasure,
+    MomentsMeasure,
+    RunningMeasure,
+    SumMeasure,
+)
 from rpdp.statistics.power_sums import PowerSums
+from rpdp.statistics.score_counts import adding_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpdp.planning.request import RequestEstimator
+    from rpdp.statistics.axis import Axis
     from rpdp.statistics.intervals import Noise
     from rpdp.statistics.measures import Measure
 
@@ -40,7 +48,7 @@ EXACT = "exact: the noise is Gaussian, its deviation public"
 FIELLER = "Fieller's interval of a ratio; coverage checked by simulation"
 FIELLER_OF_VARIANCE = "Fieller's interval, the mean's error carried along; coverage checked by simulation"
 DELTA = "delta method on Fisher's scale; coverage checked by simulation"
-INVERSION = "inversion of tests on the noisy histogram; exact but for the width of a bin"
+INVERSION = "inversion of tests on noisy counts below each edge; exact but for the width of a bin"
 CLIPPED = "values of {0} outside {1:g} to {2:g} count as the nearest end"
 COMPLETE = "records without a value of {0} are left out"
 BINNED = "within a bin of {0}, values are taken to be spread evenly; the interval does not rest on that"
@@ -410,7 +418,7 @@ class Histogram(Statistic):
 
 @dataclass(frozen=True)
 class Quantiles(Statistic):
-    """Quantiles of a column, from a histogram over public edges."""
+    """Quantiles of a column, from counts of the records below public edges."""
 
     axis: Axis
     shares: tuple[float, ...] = (0.25, 0.5, 0.75)
@@ -426,9 +434,9 @@ class Quantiles(Statistic):
         """See `Statistic.name`."""
         return f"quantiles of {self.axis.column}"
 
-    def measure(self, estimator: RequestEstimator) -> HistogramMeasure:
+    def measure(self, estimator: RequestEstimator) -> RunningMeasure:
         """See `Statistic.measure`."""
-        return HistogramMeasure((self.axis,))
+        return RunningMeasure(self.axis)
 
     def labels(self, estimator: RequestEstimator) -> tuple[str, ...]:
         """See `Statistic.labels`."""
@@ -449,7 +457,8 @@ class Quantiles(Statistic):
     ) -> Intervals:
         """See `Statistic.intervals`."""
         edges = np.asarray(self.axis.edges)
-        counts = cells[..., : len(self.axis.known)]
-        found = [quantile(counts, share, edges, noise) for share in self.shares]
+        root = adding_up(len(self.axis.known))
+        below = cells[..., : len(root)] @ root.T
+        found = [quantile(below, root, share, edges, noise) for share in self.shares]
         value, low, high = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         return Intervals(value, low, high, (high - low) / (2.0 * noise.z))

@@ -38,7 +38,8 @@ MARGIN = 1.5
 """Measured times are multiplied by this: a machine is not always equally fast."""
 
 _REPEATS = 3
-_SLOW_NUMBERS = (1e-42, float("nan"), 1e30)
+SLOW_NUMBERS = (1e-42, float("nan"), 1e30)
+"""Numbers of the slowest kinds: denormal, not a number, and so large that products overflow."""
 
 
 def slowest_round(kernel: Kernel, records: Records, local_steps: int, randomness: Randomness) -> float:
@@ -51,7 +52,7 @@ def slowest_round(kernel: Kernel, records: Records, local_steps: int, randomness
     weights = kernel.model.values.data.clone()
     try:
         alone, together = (_slowest(kernel, records, size) for size in (1, largest))
-        step = _median(lambda: release_(torch.zeros_like(weights), 1.0, 1.0, randomness))
+        step = median_seconds(lambda: release_(torch.zeros_like(weights), 1.0, 1.0, randomness))
     finally:
         kernel.model.values.data.copy_(weights)
     # Seconds for m records, as a straight line through both measurements: fixed + each · m.
@@ -72,17 +73,17 @@ def _slowest(kernel: Kernel, records: Records, size: int) -> float:
     def piece(made: Records) -> None:
         whole.add_(kernel.clipped_sum(made.select(rows).masked(key, rows), 1.0).total)
 
-    for number in (None, *_SLOW_NUMBERS):
+    for number in (None, *SLOW_NUMBERS):
         if number is None:
             made = synthetic_like(records, size, whole=0)
         else:
             made = synthetic_like(records, size, number, number, whole=0)
             kernel.model.values.data.fill_(number)
-        times.append(_median(lambda made=made: piece(made)))  # type: ignore[misc]
+        times.append(median_seconds(lambda made=made: piece(made)))  # type: ignore[misc]
     return max(times)
 
 
-def _median(work: Callable[[], object]) -> float:
+def median_seconds(work: Callable[[], object]) -> float:
     """The median time of a few calls, after one that is not counted."""
     times = []
     for _ in range(_REPEATS + 1):

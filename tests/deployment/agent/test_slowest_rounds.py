@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from rpdp.deployment.agent.checked_outlook import CheckedOutlook, require_time_to_plan
-from rpdp.deployment.agent.slowest_rounds import require_enough_time
+from rpdp.deployment.agent.slowest_rounds import require_enough_time, require_time_for_requests, slowest_requests
 from rpdp.errors import PrivacyRefusal
+from rpdp.federation.purposes import Purposes
+from rpdp.statistics import ColumnSource
+from tests.statistics.world import World
 
 
 def silo_file(release_after: float | None) -> Any:
@@ -42,3 +45,20 @@ def test_planning_for_these_records_must_fit_into_the_public_time() -> None:
 
 def test_without_a_public_time_no_round_is_too_slow() -> None:
     require_enough_time(silo_file(None), {"only": 1e6})
+    require_time_for_requests(silo_file(None), {"statistics": 1e6})
+
+
+def test_requests_may_take_nine_tenths_of_the_public_time_and_no_more() -> None:
+    require_time_for_requests(silo_file(10.0), {"statistics": 0.1, "evaluation": 9.0})
+    with pytest.raises(PrivacyRefusal, match=r"a request for evaluation can take up to 10\.1 s .* smaller max_cells"):
+        require_time_for_requests(silo_file(10.0), {"statistics": 9.01, "evaluation": 9.1})
+
+
+def test_the_slowest_request_of_every_purpose_is_measured() -> None:
+    source = ColumnSource(World.make(50).columns)
+    answering = Purposes("a", 50, {"statistics": source}, None)
+    agent: Any = SimpleNamespace(silo=SimpleNamespace(purposes=answering))
+    spec: Any = SimpleNamespace(silo=SimpleNamespace(threads=1), policy=SimpleNamespace(max_cells=100))
+    found = slowest_requests(spec, agent)
+    assert list(found) == ["statistics"]
+    assert found["statistics"] > 0.0

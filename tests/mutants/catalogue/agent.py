@@ -234,6 +234,17 @@ AGENT = (
         ("tests/deployment/test_deploy_cli.py::test_check_demands_more_time_than_the_slowest_round_takes",),
     ),
     Mutant(
+        "time-for-the-slowest-request-not-demanded",
+        "rule 16",
+        "deployment/agent/slowest_rounds.py",
+        "slow = {} if after is None else",
+        "slow = {} if True else",
+        (
+            "tests/deployment/agent/test_slowest_rounds.py::"
+            "test_requests_may_take_nine_tenths_of_the_public_time_and_no_more",
+        ),
+    ),
+    Mutant(
         "hello-tells-how-far-the-ledger-is",
         "rule 14",
         "deployment/agent/agent.py",

@@ -9,9 +9,50 @@ _INQUIRY = "tests/statistics/test_inquiry.py::"
 _MEASURES = "tests/statistics/test_measures.py::"
 _CELLS = "tests/statistics/test_evaluation_cells.py::"
 _PLACE = "tests/statistics/test_private_columns.py::"
+_TIME = "tests/statistics/test_request_time.py::"
 _COMMAND = "tests/cli/test_statistics.py::"
 
 ESTIMATES = (
+    Mutant(
+        "slowest-request-without-failing-records",
+        "rule 16",
+        "statistics/request_time.py",
+        "block = 2.0 * together + 2 * BLOCK * fixed + (math.log2(BLOCK) + 1) * BLOCK * each",
+        "block = 2.0 * together",
+        (f"{_TIME}test_an_evaluation_with_failing_records_is_within_the_measured_time",),
+    ),
+    Mutant(
+        "width-of-a-request-not-limited",
+        "rule 16",
+        "statistics/column_source.py",
+        "if entries > MOST_ENTRIES:",
+        "if False:",
+        (f"{_MEASURES}test_how_much_a_record_adds_is_limited",),
+    ),
+    Mutant(
+        "running-counts-longer-than-1",
+        "section 9",
+        "statistics/measures.py",
+        "value = np.where(missing, 1.0, contribution(self.bins))",
+        "value = np.where(missing, 1.0, contribution(self.bins) / contribution(self.bins)[0])",
+        (f"{_MEASURES}test_no_part_is_longer_than_1",),
+    ),
+    Mutant(
+        "interval-of-a-quantile-as-of-independent-counts",
+        "section 9",
+        "statistics/intervals.py",
+        "np.square(root - share * root[-1]).sum(axis=1)",
+        "np.square(np.diag(root) - share * root[-1])",
+        (f"{_COVERAGE}test_quantiles_cover_where_noise_is_wider_than_a_bin",),
+    ),
+    Mutant(
+        "odd-settings-of-an-evaluation-not-refused-in-words",
+        "rule 12",
+        "statistics/evaluation_measures.py",
+        "        except (TypeError, OverflowError) as error:\n",
+        "        except ZeroDivisionError as error:\n",
+        (f"{_CELLS}test_whatever_a_server_writes_is_refused_in_words_or_keeps_the_norm",),
+    ),
     Mutant(
         "models-that-compare-records-evaluated",
         "rule 5",

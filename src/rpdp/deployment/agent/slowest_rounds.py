@@ -1,4 +1,7 @@
-"""What `rpdp silo check` measures: the slowest round of every allowed model, against the public time of answers."""
+"""What `rpdp silo check` measures: the slowest round of every allowed model, the slowest request of every purpose.
+
+Both are held against the public time of answers.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from rpdp.deployment.agent.release_timing import TRAINING_SHARE
 from rpdp.errors import PrivacyRefusal
 from rpdp.sampling import Secure
+from rpdp.statistics.request_time import slowest_request
 from rpdp.training import FlatModel, make_kernel, require_value_independent
 from rpdp.training.round_time import slowest_round
 
@@ -41,6 +45,17 @@ def slowest_rounds(spec: SiloFile, agent: Agent) -> dict[str, float]:
         torch.set_num_threads(before)
 
 
+def slowest_requests(spec: SiloFile, agent: Agent) -> dict[str, float]:
+    """Return the seconds that a request can take here, by purpose, with as many cells as the policy allows."""
+    before, purposes = torch.get_num_threads(), agent.silo.purposes
+    torch.set_num_threads(spec.silo.threads)
+    try:
+        found = {name: slowest_request(purposes.source(name), spec.policy.max_cells) for name in purposes.answered}
+        return {name: seconds for name, seconds in found.items() if seconds is not None}
+    finally:
+        torch.set_num_threads(before)
+
+
 def not_checked(spec: SiloFile, agent: Agent) -> list[str]:
     """Return what could not be checked of the models, by name."""
     return [
@@ -63,6 +78,19 @@ def require_enough_time(spec: SiloFile, seconds: Mapping[str, float]) -> None:
             f"{spec.policy.max_local_steps} steps can take up to {needed:.3g} s here, with every record drawn and "
             f"failing, and a record could make it late. Use release_after = {_rounded_up(needed)}, a smaller "
             "max_local_steps, or more threads"
+        )
+
+
+def require_time_for_requests(spec: SiloFile, seconds: Mapping[str, float]) -> None:
+    """Refuse a `release_after` that a request can exceed."""
+    after = spec.policy.release_after
+    slow = {} if after is None else {name: each for name, each in seconds.items() if each > TRAINING_SHARE * after}
+    if slow:
+        name, needed = max(slow.items(), key=lambda item: item[1])
+        raise PrivacyRefusal(
+            f"{spec.path}: policy.release_after={after:g} is too short: a request for {name} can take up to "
+            f"{needed / TRAINING_SHARE:.3g} s here, and a record could make it late. Use release_after = "
+            f"{_rounded_up(needed / TRAINING_SHARE)}, a smaller max_cells, or more threads"
         )
 
 

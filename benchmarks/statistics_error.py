@@ -52,7 +52,7 @@ SIZES = (300, 10_000)
 _POISSON_NOISE = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _CHUNK = 100
 _OURS = ("everyone", "everyone, unknown number", "representative")
-_TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+_TICKS = (0.001, 0.0015, 0.002, 0.003, 0.004, 0.05, 0.07, 0.1, 0.15)
 
 
 def values_of(count: int) -> NDArray[np.float64]:

@@ -105,7 +105,7 @@ def test_statistics_training_and_evaluation_of_one_study(layout: Layout, capsys:
         ledger = layout.silo(name) / "ledger.db"
         capsys.readouterr()
         assert command(["ledger", "verify", str(ledger), "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["is_good"]
+        assert json.loads(capsys.readouterr().out)["good"]
         with Ledger.read(ledger) as opened:
             purposes = {one.status.run: one.purpose for one in opened.overview().runs}
         assert purposes == {"counted": "statistics", "trained": "training", "tested": "evaluation"}

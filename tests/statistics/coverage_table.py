@@ -12,10 +12,15 @@ import numpy as np
 from scipy.special import ndtr
 
 from rpdp.planning import REQUEST_ESTIMATORS
-from tests.statistics.world import World, simulated, statistics
+from rpdp.statistics import Inquiry
+from rpdp.statistics.inquiry import noise_of
+from tests.statistics.world import World, contributions, simulated, statistics
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rpdp.planning import RequestEstimator
+    from rpdp.statistics import Statistic
     from rpdp.statistics.estimate import Intervals
 
 LINEAR = ("count", "sum", "histogram")
@@ -29,8 +34,9 @@ class Row:
     """What many releases of one statistic showed.
 
     Attributes:
-        bias: The largest distance of a mean from the truth, in standard errors of that mean.
-        relative_bias: The largest distance of a mean from the truth, in standard deviations of one release.
+        bias: The largest distance of a mean from the truth, in standard errors of that mean; of a quantile from what
+            the same bins say without noise.
+        relative_bias: The same, in standard deviations of one release.
         coverage: How often intervals covered the truth: the least of all numbers of the statistic.
         flagged: How often the check by budgets raised an alarm; NaN if it was not made.
     """
@@ -55,16 +61,24 @@ def measured(name: str, estimator: RequestEstimator, *, is_correlated: bool, rep
         truth = truth / truth.sum()
     bounds = simulated(world, statistic, estimator, repetitions)
     counted = np.isfinite(truth)
+    unbiased = _from_bins(world, statistic, part) if name == "quantiles" else truth
     value, low, high = (each[:, : len(truth)][:, counted] for each in bounds[:3])
     wanted = truth[counted]
     covered = ((low <= wanted + 1e-9) & (wanted <= high + 1e-9)).mean(axis=0)
-    relative = np.abs(value.mean(axis=0) - wanted) / np.maximum(value.std(axis=0), 1e-12)
+    relative = np.abs(value.mean(axis=0) - unbiased[counted]) / np.maximum(value.std(axis=0), 1e-12)
     flagged = float("nan")
     if estimator == "representative":
         first = simulated(world, statistic, "everyone", repetitions, seed=8, for_check=True)
         flagged = _alarms(first, bounds)
     bias = float(relative.max())
     return Row(name, estimator, is_correlated, bias * repetitions**0.5, bias, float(covered.min()), flagged)
+
+
+def _from_bins(world: World, statistic: Statistic, part: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """What the same bins say without noise or weights: the width of a bin is no bias."""
+    inquiry = Inquiry((statistic,), "everyone")
+    cells = contributions(world, inquiry.request)[part].sum(axis=0)
+    return inquiry.intervals(cells, noise_of(1e-9, 0.95, "everyone"))[0].value
 
 
 def _alarms(everyone: Intervals, representative: Intervals) -> float:

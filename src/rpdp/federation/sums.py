@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rpdp.planning.request import Request
     from rpdp.sampling import Randomness
 
-PIECE = 4096
-"""How many positions are asked for at once."""
+PIECE = 1024
+"""How many positions are asked for at once: the widest request then takes 150 MB."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from rpdp.statistics.evaluation_measures import EvaluationMeasure
 from rpdp.statistics.score_metrics import ScoreCounts
 from rpdp.training import FlatModel, Records
 from tests.statistics.odd_settings import changed
+from tests.statistics.stumbling import Stumbling
 
 
 def asked(*metrics: str, **settings: object) -> Request:
@@ -26,21 +27,6 @@ def asked(*metrics: str, **settings: object) -> Request:
 
 
 SCORES, CLASSES = asked("auc", classes=2), asked("accuracy", classes=2)
-
-
-class Stumbling(nn.Module):
-    """A linear model that raises on a number, as an embedding does on a word that does not exist."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(2, 1)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The outputs; an error if any record has a 13."""
-        if (inputs == 13.0).any():
-            raise IndexError("no such word")
-        outputs: torch.Tensor = self.linear(inputs)
-        return outputs
 
 
 def records(count: int = 600) -> Records:

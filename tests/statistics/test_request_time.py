@@ -18,25 +18,11 @@ from rpdp.statistics.measures import MomentsMeasure
 from rpdp.statistics.request_time import slowest_request
 from rpdp.training import FlatModel, Records
 from tests.federation.requests import Bins
+from tests.statistics.stumbling import Stumbling
 from tests.statistics.world import World, statistics
 
 CELLS = 4_000
 SCORES = Request("everyone", (EvaluationMeasure.for_metrics(["auc"], classes=2).spec(),))
-
-
-class Stumbling(nn.Module):
-    """Raises if any record has a 13."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(2, 1)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The outputs."""
-        if (inputs == 13.0).any():
-            raise IndexError("no such word")
-        outputs: torch.Tensor = self.linear(inputs)
-        return outputs
 
 
 def added_up(source: ColumnSource | ModelCells, request: Request, values: torch.Tensor) -> float:

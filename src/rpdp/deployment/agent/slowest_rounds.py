@@ -85,13 +85,15 @@ def require_time_for_requests(spec: SiloFile, seconds: Mapping[str, float]) -> N
     """Refuse a `release_after` that a request can exceed."""
     after = spec.policy.release_after
     slow = {} if after is None else {name: each for name, each in seconds.items() if each > TRAINING_SHARE * after}
-    if slow:
-        name, needed = max(slow.items(), key=lambda item: item[1])
-        raise PrivacyRefusal(
-            f"{spec.path}: policy.release_after={after:g} is too short: a request for {name} can take up to "
-            f"{needed / TRAINING_SHARE:.3g} s here, and a record could make it late. Use release_after = "
-            f"{_rounded_up(needed / TRAINING_SHARE)}, a smaller max_cells, or more threads"
-        )
+    if not slow:
+        return
+    name, seconds_needed = max(slow.items(), key=lambda item: item[1])
+    needed = seconds_needed / TRAINING_SHARE
+    raise PrivacyRefusal(
+        f"{spec.path}: policy.release_after={after:g} is too short: a request for {name} can take up to {needed:.3g} s "
+        f"here, and a record could make it late. Use release_after = {_rounded_up(needed)}, a smaller max_cells, or "
+        "more threads"
+    )
 
 
 def _rounded_up(seconds: float) -> str:

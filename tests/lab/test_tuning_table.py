@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rpdp_lab.tuning_table import SeedResult, rows_of, study_with
 
-from rpdp.studies.private_tuning import trials_of
+from rpdp.studies.tuning_plan import trials_of
 
 STUDY = Path(__file__).parents[2] / "examples" / "heart.toml"
 

@@ -225,6 +225,14 @@ class TestRealRuns:
         assert expected in hospitals.err
         assert [hospitals.runs(silo) for silo in SILOS] == [[], []]
 
+    def test_nothing_is_charged_for_a_training_that_strict_stops(self, hospitals: Steward) -> None:
+        file = real_study(hospitals)
+        first = BudgetTable.read(hospitals.home / "a-budgets.csv").ids[0].as_py()
+        assert hospitals.types("ledger", "withdraw", "a/ledger.db", first) == 0, hospitals.err
+        assert hospitals.types("train", file, "--strict") == 3, hospitals.out
+        assert "--strict: not every record can take part" in hospitals.err
+        assert [hospitals.runs(silo) for silo in SILOS] == [[], []]
+
 
 def interrupted_in(run: str, store: Callable[..., None]) -> Callable[..., None]:
     def interrupted(self: Ledger, name: str, *more: Any) -> None:

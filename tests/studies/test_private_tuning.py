@@ -17,10 +17,11 @@ from rpdp.errors import InputError
 from rpdp.federation import release_sums
 from rpdp.ledger import Ledger, MemoryAccount
 from rpdp.studies import private_evaluation, read_result
-from rpdp.studies.private_tuning import read_tuning, scores_of, trials_of
+from rpdp.studies.private_tuning import read_tuning, scores_of
 from rpdp.studies.run_directory import read_model
 from rpdp.studies.study_file import StudyFile
 from rpdp.studies.toml_text import toml_text
+from rpdp.studies.tuning_plan import trials_of
 from tests.studies.steward import SILOS
 from tests.studies.test_private_evaluation import PRIVATE, creates_with_test_records
 from tests.studies.toy import write_run

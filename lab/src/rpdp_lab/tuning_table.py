@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 from rpdp.spread import Spread
 from rpdp.studies.building import build
 from rpdp.studies.execution import execute
-from rpdp.studies.private_tuning import plan_tuning, scores_of, trials_of, tune_privately
+from rpdp.studies.private_tuning import scores_of, tune_privately
 from rpdp.studies.run_directory import read_summary
 from rpdp.studies.study_file import StudyFile
+from rpdp.studies.tuning_plan import METHOD, plan_tuning, trials_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-METHOD = "rpdp"
 
 
 @dataclass(frozen=True)

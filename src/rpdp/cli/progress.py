@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rpdp.federation import RoundLog
     from rpdp.studies.building import PreparedRun
     from rpdp.studies.execution import MethodRun
-    from rpdp.studies.private_tuning import Candidate
+    from rpdp.studies.tuning_plan import Candidate
 
 
 class ProgressBar:

@@ -15,7 +15,8 @@ from rpdp.cli.progress import TuningProgress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rpdp.studies.private_tuning import TunedRun, TuningOutlook
+    from rpdp.studies.private_tuning import TunedRun
+    from rpdp.studies.tuning_plan import TuningOutlook
 
 
 def tune(
@@ -49,8 +50,9 @@ def tune(
     Example: `rpdp tune study.toml --plan`
     """
     from rpdp.errors import InputError
-    from rpdp.studies.private_tuning import plan_tuning, spec_of_real_run, trials_of, tune_privately
+    from rpdp.studies.private_tuning import tune_privately
     from rpdp.studies.study_file import StudyFile
+    from rpdp.studies.tuning_plan import plan_tuning, spec_of_real_run, trials_of
 
     spec = StudyFile.read(file)
     if run is not None:

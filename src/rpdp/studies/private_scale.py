@@ -29,10 +29,11 @@ from rpdp.studies.statistics_run import Question, plan_statistics, run_statistic
 from rpdp.tables.table_columns import NumberColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from rpdp.ledger import MemoryAccount
+    from rpdp.ledger import Ledger, MemoryAccount
     from rpdp.statistics import NoiseChoice, NoisyEstimate
+    from rpdp.studies.building import PreparedRun
     from rpdp.studies.statistics_run import AnsweredQuestion
     from rpdp.studies.study_file import MethodSettings, StudyFile
 
@@ -171,6 +172,7 @@ def ask_for_scale(
     others: Sequence[str] = (),
     resume: bool = False,
     wait: float = 0.0,
+    require: Callable[[PreparedRun, Mapping[str, Ledger]], object] | None = None,
 ) -> PrivateScale | None:
     """Ask all silos for the scale that a study wants; None if it wants none.
 
@@ -185,13 +187,14 @@ def ask_for_scale(
         others: The ids of all trainings that follow, by default that run.
         resume: Whether that run began before.
         wait: For how many seconds to wait for each ledger that another process is writing.
+        require: Called with the training that follows, as far as it is known, and the ledgers; what it raises ends it.
     """
     if not wants_scale(spec):
         return None
     assert spec.table is not None
     question, asked = scale_question(spec), f"{run}{_SUFFIX}" if seed is None else ""
     if seed is None:
-        _require_room(spec, settings, run, others or (run,), resume=resume, wait=wait)
+        _require_room(spec, settings, run, others or (run,), require, resume=resume, wait=wait)
     try:
         answered = run_statistics(
             spec,
@@ -241,7 +244,14 @@ def _require_useful(spec: StudyFile, question: Question, choice: NoiseChoice) ->
 
 
 def _require_room(
-    spec: StudyFile, settings: MethodSettings, run: str, trainings: Sequence[str], *, resume: bool, wait: float
+    spec: StudyFile,
+    settings: MethodSettings,
+    run: str,
+    trainings: Sequence[str],
+    require: Callable[[PreparedRun, Mapping[str, Ledger]], object] | None,
+    *,
+    resume: bool,
+    wait: float,
 ) -> None:
     """Refuse, before the scale is charged, what silos would refuse of the training that it is for."""
     asked = f"{run}{_SUFFIX}"
@@ -253,6 +263,8 @@ def _require_room(
             require_room(silo, [*trainings, asked])
             silo.preview(trainings[0], built.public)
         require_evaluation(built, run, None, trainings=[*trainings, asked])
+        if require is not None:
+            require(built, ledgers)
 
 
 def _facts(spec: StudyFile, question: Question, answered: AnsweredQuestion) -> dict[str, Any]:

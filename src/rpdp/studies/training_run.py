@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,9 +145,21 @@ def train(
         _require_same(earlier, settings, seed, directory)
         return TrainedRun(earlier, directory, was_finished=True)
     accounts: dict[str, MemoryAccount] = {} if trial is None else trial.accounts
-    scale = trial.scale if trial else ask_for_scale(spec, settings, seed, run, accounts, resume=resume, wait=wait)
-    if scale is not None:
-        spec = scale.applied(spec)
+    require = partial(_require_worth, strict=strict, even_if_noise=even_if_noise)
+    if trial is None:
+        scale = ask_for_scale(
+            spec,
+            settings,
+            seed,
+            run,
+            accounts,
+            resume=resume,
+            wait=wait,
+            require=lambda built, ledgers: require(find_shortfalls(built, ledgers)),
+        )
+    else:
+        scale = trial.scale
+    spec = spec if scale is None else scale.applied(spec)
     checkpoint = directory / CHECKPOINT
     found: tuple[Shortfall, ...] = ()
     with ExitStack() as stack:
@@ -154,10 +167,7 @@ def train(
             ledgers = stack.enter_context(open_ledgers(spec, run, resume=resume, wait=wait))
             built = build(spec, settings, None, ledgers)
             found = _report_shortfalls(built, ledgers, run, on_remark)
-            if strict:
-                require_full(found)
-            if found and not even_if_noise:
-                require_signal(found)
+            require(found)
         else:
             built = build(spec, settings, seed, device=device, accounts=accounts)
             built = replace(built, trial="" if trial is None else trial.name)
@@ -200,6 +210,14 @@ def train(
     write_reports(result, directory, spec)
     shutil.rmtree(checkpoint, ignore_errors=True)
     return TrainedRun(result, directory, shortfalls=found)
+
+
+def _require_worth(found: Sequence[Shortfall], *, strict: bool, even_if_noise: bool) -> None:
+    """Refuse a real run of which too little is left; nothing of a run that was admitted before."""
+    if strict:
+        require_full(found)
+    if found and not even_if_noise:
+        require_signal(found)
 
 
 def _require_kind(seed: int | None, device: str, *, strict: bool, force: bool, even_if_noise: bool) -> None:

@@ -11,7 +11,7 @@ TUNING = (
     Mutant(
         "every-trial-asks-for-the-whole-share",
         "section 9",
-        "studies/private_tuning.py",
+        "studies/tuning_plan.py",
         "    part = (spec.privacy.share or 1.0) / len(spec.tuning.candidates)\n",
         "    part = spec.privacy.share or 1.0\n",
         (f"{_TUNING}test_every_trial_is_booked_and_all_of_them_stay_within_the_share",),

@@ -46,7 +46,7 @@ STATEMENTS = (
         "ledger/inspection/lifetime_bound.py",
         "ledger.terms.parts)\n",
         "1)\n",
-        (f"{_BOUND}test_all_silos_of_a_person_together",),
+        (f"{_BOUND}test_silos_that_are_used_up_reveal_more_than_one_of_them",),
     ),
     Mutant(
         "odds-rounded-down",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from rpdp.cli.run import run as command
 from rpdp.deployment.agent.opening import open_agent, silo_records, table_remarks
 from rpdp.deployment.files.layout import Layout
 from rpdp.deployment.files.silo_file import SiloFile
@@ -214,6 +216,17 @@ release_after = "ready"
             assert found.silos == self.NAMES
             assert (found.answered == 2).all()
             assert np.isfinite(found.sums).all()
+
+    def test_silo_check_measures_the_slowest_request(
+        self, federation: Layout, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = federation.silo("north") / "silo.toml"
+        assert command(["silo", "check", str(path), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)["slowest_request"]
+        assert set(told) == {"statistics", "evaluation"}
+        assert min(told.values()) > 0.0
+        assert command(["silo", "check", str(path)]) == 0
+        assert "evaluation: a request takes at most" in " ".join(capsys.readouterr().out.split())
 
     @pytest.mark.parametrize(
         ("statistic", "expected"),

@@ -42,7 +42,7 @@ PUBLIC = {
 }
 """What the README's example and the tutorials need, and no more."""
 
-HEAVY = {"numpy", "scipy", "pyarrow", "torch", "dp_accounting", "plotly", "flwr"}
+HEAVY = {"numpy", "scipy", "pyarrow", "torch", "dp_accounting", "flwr"}
 
 
 def modules_after(statement: str) -> set[str]:
@@ -78,7 +78,7 @@ def test_import_is_lazy() -> None:
 def test_a_name_loads_only_what_it_needs() -> None:
     loaded = modules_after("import rpdp; rpdp.BudgetTable")
     assert {"numpy", "pyarrow"} <= loaded
-    assert loaded & {"scipy", "torch", "dp_accounting", "plotly"} == set()
+    assert loaded & {"scipy", "torch", "dp_accounting"} == set()
 
 
 @pytest.mark.parametrize(

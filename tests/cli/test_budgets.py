@@ -71,7 +71,7 @@ def test_the_seed_decides(rpdp: Command) -> None:
 def test_plot(rpdp: Command) -> None:
     made = rpdp("budgets", "make", "b.csv", "-n", 50, "--plot", "figures/b.html", "--prefix", "x")
     assert made.out.endswith("figure: figures/b.html\n")
-    assert "plotly" in Path("figures/b.html").read_text()[:5_000_000]
+    assert Path("figures/b.html").read_text().count('class="area"') == 2
     assert BudgetTable.read("b.csv").ids[0].as_py() == "x-0001"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rpdp import BudgetTable, PublicPlan, Schedule, runs_that_fit
+from rpdp.figures import Line
 from rpdp.report import runs_figure
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ def test_the_figure_shows_the_signal_of_every_run() -> None:
     )
     budgets = BudgetTable(["a", "b", "c"], [1.0, 5.0, 60.0])
     found = runs_that_fit(public, budgets, share=0.2)
-    (trace,) = runs_figure({"0.2": found}).data
+    [card] = runs_figure({"0.2": found}).cards
+    [trace] = card.figure.layers
+    assert isinstance(trace, Line)
     assert trace.x[0] == 1
     assert trace.y[-1] == 0.0
     for run, signal in zip(trace.x, trace.y, strict=True):

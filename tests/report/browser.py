@@ -93,7 +93,7 @@ class Browser:
             self._process.wait()
 
     def open(self, path: Path, width: int, height: int = 900) -> None:
-        """Open a file in a window of this size and wait until its plots are drawn, or a few seconds."""
+        """Open a file in a window of this size and wait until it is shown, or a few seconds."""
         self.visit(path.resolve().as_uri(), width, height)
 
     def visit(self, address: str, width: int, height: int = 900) -> None:
@@ -140,6 +140,10 @@ class Browser:
     def picture(self, file: Path) -> None:
         """Save what the window shows as a PNG file."""
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def prefer(self, scheme: str) -> None:
+        """Whether pages are shown to somebody who likes them light or dark."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def evaluate(self, script: str) -> Any:
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)

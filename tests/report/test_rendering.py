@@ -9,8 +9,8 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
+from rpdp.figures import Figure, Line, PlotAxis
 from rpdp.report import rendering, write_report
-from rpdp.report.figure_style import blank, in_report
 from rpdp.report.rendering import Alarm, Card, Column, Table, render, write_html
 
 from .runs import two_silos
@@ -25,7 +25,7 @@ def part(name: str, *arguments: object) -> str:
 
 
 def test_every_part_escapes_its_texts() -> None:
-    figure = in_report(blank().add_scatter(x=[1], y=[1], name=HOSTILE), x="x", y="y")
+    figure = Figure(PlotAxis(HOSTILE), PlotAxis(HOSTILE)).add(Line([1], [1], HOSTILE, marks=True))
     shown = [
         part("banner", HOSTILE, HOSTILE),
         part("bullets", [HOSTILE]),

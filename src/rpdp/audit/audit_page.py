@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import log10
 from typing import TYPE_CHECKING
 
 from rpdp.audit.conformance import FALSE_ALARM
+from rpdp.figures import BLUE, GREEN, GREY, ORANGE, PALE, VIOLET, Bars, Figure, Line, Marks, PlotAxis, RuleLine, cycle
 from rpdp.planning.words import words_for
-from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report
 from rpdp.report.rendering import Alarm, Card, Column, Table, render, write_html
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from rpdp.audit.membership_inference import MembershipResult
     from rpdp.audit.risk_comparison import RiskComparison
     from rpdp.audit.run_audit import ModelAudit, RunAudit
-
-VIOLET = cycle(4)[-1]
 
 _LEAST_P = 1e-30
 """Smaller p-values are drawn here."""
@@ -41,7 +38,7 @@ def canary_section(audit: RunAudit, heading: str = "") -> Markup:
     )
 
 
-def _drawn(audit: RunAudit) -> list[tuple[AuditResult, str, str]]:
+def _drawn(audit: RunAudit) -> list[tuple[AuditResult, str, int]]:
     """The parts, the sharpest first, with their names and colours."""
     parts = [(audit.alone, "alone", BLUE), (audit.beside, "beside records", ORANGE)]
     return parts if audit.served is None else [*parts, (audit.served, "served", VIOLET)]
@@ -50,39 +47,29 @@ def _drawn(audit: RunAudit) -> list[tuple[AuditResult, str, str]]:
 def bound_card(audit: RunAudit) -> Card:
     """Promised ε and proven ε_L, side by side."""
     names = [f"{group.epsilon:g}" for group in audit.alone.groups]
-    figure = blank()
     promised = [group.epsilon for group in audit.alone.groups]
-    figure.add_bar(x=names, y=promised, name="promised ε", marker={"color": "#ccd3dc"})
+    least = min([0.05, *(value / 4.0 for value in promised)])
+    figure = Figure(PlotAxis("budget group ε", "names"), PlotAxis("ε", "log", limits=(least, 2.0 * max(promised))))
+    figure.add(Bars(names, promised, "promised ε", PALE))
     if any(group.allowed > group.epsilon * 1.001 for group in audit.alone.groups):
         allowed = [group.allowed for group in audit.alone.groups]
-        figure.add_bar(x=names, y=allowed, name="allowed given the rounds joined", marker={"color": GREY})
+        figure.add(Bars(names, allowed, "allowed given the rounds joined", GREY))
     for part, name, colour in _drawn(audit):
-        proven = [group.bound.epsilon for group in part.groups]
-        figure.add_bar(x=names, y=proven, name=f"proven, {name}", marker={"color": colour})
-    figure.update_xaxes(type="category")
-    figure.update_layout(barmode="group")
-    in_report(figure, x="budget group ε", y="ε")
-    least = min([0.05, *(value / 4.0 for value in promised)])
-    figure.update_yaxes(**{**LOG, "range": [log10(least), log10(2.0 * max(promised))]})
+        figure.add(Bars(names, [group.bound.epsilon for group in part.groups], f"proven, {name}", colour))
     text = "A proven ε above the promised one would be a broken promise. No bar: nothing could be proven."
     return Card("bounds", "What is promised, and what an attacker can prove", text, figure)
 
 
 def tests_card(audit: RunAudit) -> Card:
     """p-values of all conformance tests."""
-    figure = blank()
+    limit = FALSE_ALARM / len(audit.alone.tests)
+    lowest = min([limit / 100.0, *(test.p_value for part in audit.parts for test in part.tests)])
+    across = PlotAxis("p-value", "log", limits=(max(_LEAST_P, lowest) / 3.0, 2.0))
+    figure = Figure(across, PlotAxis(kind="names"), height=22 * len(audit.alone.tests) + 20)
     for part, name, colour in _drawn(audit):
         shown = [max(_LEAST_P, test.p_value) for test in part.tests]
-        names = [test.name for test in part.tests]
-        mark = {"color": colour, "size": 9}
-        figure.add_scatter(x=shown, y=names, mode="markers", name=name, marker=mark)
-    limit = FALSE_ALARM / len(audit.alone.tests)
-    figure.add_vline(x=limit, line={"color": GREEN, "dash": "dash"})
-    figure.update_yaxes(type="category", autorange="reversed")
-    in_report(figure, x="p-value", y="", height=120 + 22 * len(audit.alone.tests))
-    lowest = min([limit / 100.0, *(test.p_value for part in audit.parts for test in part.tests)])
-    axis = {"type": "log", "exponentformat": "power", "range": [log10(max(_LEAST_P, lowest)) - 0.5, 0.3]}
-    figure.update_xaxes(**axis)
+        figure.add(Marks(shown, [test.name for test in part.tests], name, colour, sizes=9.0))
+    figure.add(RuleLine(limit, "upright", GREEN))
     text = "Left of the dashed line a test speaks against the build. An honest build scatters evenly between 0 and 1."
     return Card("tests", "Does the build do what its plan says?", text, figure)
 
@@ -121,33 +108,32 @@ def membership_section(audit: ModelAudit) -> Markup:
 
 def roc_card(result: MembershipResult) -> Card:
     """ROC curves by budget."""
-    figure = blank()
-    figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", name="guessing", line={"color": GREY, "dash": "dot"})
+    figure = Figure(PlotAxis("false positive rate"), PlotAxis("true positive rate"), height=360)
+    figure.add(Line([0, 1], [0, 1], "guessing", GREY, dashes="dotted"))
     for group, colour in zip(result.groups, cycle(len(result.groups)), strict=True):
         false, true = group.roc
-        figure.add_scatter(x=false, y=true, mode="lines", name=f"ε = {group.epsilon:g}", line={"color": colour})
-    in_report(figure, x="false positive rate", y="true positive rate", height=420)
+        figure.add(Line(false, true, f"ε = {group.epsilon:g}", colour))
     text = f"Pooled over {result.runs} simulations of {result.records:,} real records, each in with probability 1/2."
     return Card("roc", "What an outsider can tell from the final model", text, figure)
 
 
 def advantage_card(result: MembershipResult) -> Card:
     """Advantage of the attack beside what no attacker can exceed."""
-    figure = blank()
     names = [f"{group.epsilon:g}" for group in result.groups]
-    figure.add_bar(x=names, y=[group.bound for group in result.groups], name="bound δ(0)", marker={"color": "#ccd3dc"})
     means = [group.advantage.mean for group in result.groups]
     reach = [group.advantage.high - group.advantage.mean for group in result.groups]
-    figure.add_scatter(
-        x=names,
-        y=means,
-        mode="markers",
-        name="this attack",
-        marker={"color": BLUE, "size": 10},
-        error_y={"type": "data", "array": reach, "color": BLUE, "thickness": 2},
+    figure = Figure(PlotAxis("budget ε", "names"), PlotAxis("advantage"), height=360)
+    figure.add(
+        Bars(names, [group.bound for group in result.groups], "bound δ(0)", PALE),
+        Marks(
+            names,
+            means,
+            "this attack",
+            sizes=10.0,
+            low=[mean - each for mean, each in zip(means, reach, strict=True)],
+            high=[mean + each for mean, each in zip(means, reach, strict=True)],
+        ),
     )
-    figure.update_xaxes(type="category")
-    in_report(figure, x="budget ε", y="advantage", height=420)
     text = (
         f"True minus false positive rate: mean over runs, {result.confidence:.0%} intervals. The bound holds for all."
     )

@@ -16,11 +16,10 @@ from rpdp.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import plotly.graph_objects as go
-
     from rpdp.accounting import Accountant, Schedule
     from rpdp.budgets import BudgetTable
     from rpdp.planning import FrontierPoint, LifetimeAllowances
+    from rpdp.report import FigurePage
 
 DEFAULT_NOISE_MULTIPLIERS = (0.7, 0.95, 1.25, 1.7, 2.2, 3.0, 4.0, 5.3, 7.0, 9.5, 12.5, 17.0, 22.0, 30.0)
 
@@ -152,7 +151,7 @@ class _Compared(Protocol):
 
     def show(self) -> None: ...
 
-    def figure(self) -> go.Figure: ...
+    def figure(self) -> FigurePage: ...
 
 
 class _Noise:
@@ -167,7 +166,7 @@ class _Noise:
         points = [{name: value for name, value in asdict(one).items() if name not in runs} for one in self._points]
         return {"points": points, "knee": self._best}
 
-    def figure(self) -> go.Figure:
+    def figure(self) -> FigurePage:
         from rpdp.report import frontier_figure
 
         return frontier_figure(self._points, self._best)
@@ -215,7 +214,7 @@ class _Shares:
     def facts(self) -> dict[str, Any]:
         return {"shares": [one.facts() for one in self._planned]}
 
-    def figure(self) -> go.Figure:
+    def figure(self) -> FigurePage:
         from rpdp.report import runs_figure
 
         return runs_figure({f"{one.share:g} of a lifetime": one.found for one in self._planned})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rpdp.figures import GREY, Figure, Line, PlotAxis
 from rpdp.metrics import title_of
-from rpdp.report.figure_style import BLUE, GREY, blank, in_report
 from rpdp.report.rendering import Card, Column, Table
 from rpdp.statistics.estimate import LEVEL
 
@@ -82,24 +82,16 @@ def evaluation_cards(facts: Mapping[str, Any]) -> list[Card]:
 def _card(name: str, title: str, x: str, y: str, points: Sequence[Mapping[str, Any]]) -> Card:
     """A curve of points with vertical intervals."""
     shown = [point for point in points if point["x"][0] is not None and point["y"][0] is not None]
-    values = [point["y"][0] for point in shown]
-    figure = blank()
-    figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "dash": "dot"}, showlegend=False)
-    figure.add_scatter(
-        x=[point["x"][0] for point in shown],
-        y=values,
-        mode="lines+markers",
-        line={"color": BLUE},
-        name=title,
-        showlegend=False,
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [point["y"][2] - value for point, value in zip(shown, values, strict=True)],
-            "arrayminus": [value - point["y"][1] for point, value in zip(shown, values, strict=True)],
-        },
+    figure = Figure(PlotAxis(x, limits=(0.0, 1.0)), PlotAxis(y, limits=(0.0, 1.0)))
+    figure.add(
+        Line([0, 1], [0, 1], colour=GREY, dashes="dotted"),
+        Line(
+            [point["x"][0] for point in shown],
+            [point["y"][0] for point in shown],
+            title,
+            marks=True,
+            low=[point["y"][1] for point in shown],
+            high=[point["y"][2] for point in shown],
+        ),
     )
-    figure.update_xaxes(range=[0, 1])
-    figure.update_yaxes(range=[0, 1])
-    in_report(figure, x=x, y=y)
     return Card(f"private-{name}", title, "Each point by itself, with its interval.", figure)

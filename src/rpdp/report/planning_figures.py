@@ -1,143 +1,111 @@
-"""Interactive figures of budgets, plans and the frontier, in self-contained HTML files that open offline."""
+"""Figures of budgets, plans and the frontier, each on a page of its own that opens offline."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from plotly.subplots import make_subplots
 
-from rpdp.private_files import private_file
-from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, cycle, some
+from rpdp.figures import BLUE, GREEN, GREY, ORANGE, Bars, Figure, Line, Marks, PlotAxis, RuleLine, cycle, some
+from rpdp.report.rendering import Card, write_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import plotly.graph_objects as go
     from numpy.typing import NDArray
 
     from rpdp.planning import FittingRuns, FrontierPoint, SiloPlan
 
 _CURVE_POINTS = 60
-_TICKS = (0.01, 0.1, 1, 10, 100, 1000)
+_BINS = 60
 
 
-def write_figure(figure: go.Figure, path: str | Path) -> Path:
-    """Write a figure as one HTML file with everything inside."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    html = figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
-    with private_file(path, overwrite=True) as file:  # each budget is a point in it
-        file.write(html.encode())
-    return path
+@dataclass(frozen=True)
+class FigurePage:
+    """Figures that belong together, with a title."""
+
+    title: str
+    cards: tuple[Card, ...]
 
 
-def budgets_figure(samples: Mapping[str, NDArray[np.float64]]) -> go.Figure:
+def write_figure(page: FigurePage, path: str | Path) -> Path:
+    """Write figures as one HTML file with everything inside, for its owner only: each budget is a point in it."""
+    return write_html(Path(path), "figures.html.j2", title=page.title, cards=page.cards, sections=())
+
+
+def budgets_figure(samples: Mapping[str, NDArray[np.float64]]) -> FigurePage:
     """Budgets by distribution, as in the first column of the paper's figure 8: each record a point, and a histogram."""
-    names = list(samples)
-    figure = make_subplots(
-        rows=len(names),
-        cols=2,
-        column_widths=[0.6, 0.4],
-        subplot_titles=[title for name in names for title in (name, "")],
-        vertical_spacing=0.3 / len(names),
-    )
-    for row, (name, colour) in enumerate(zip(names, cycle(len(names)), strict=True), start=1):
-        values = samples[name]
+    cards = []
+    for number, ((name, values), colour) in enumerate(zip(samples.items(), cycle(len(samples)), strict=True)):
         shown = some(np.arange(values.size))
-        marks = {"size": 3, "color": colour}
-        figure.add_scatter(x=shown + 1, y=values[shown], mode="markers", name=name, marker=marks, row=row, col=1)
-        figure.add_histogram(x=np.log10(values), marker={"color": colour}, name=name, nbinsx=60, row=row, col=2)
-        figure.update_yaxes(title_text="budget ε", row=row, col=1, **LOG)
-        figure.update_xaxes(title_text="record", row=row, col=1)
-        ticks = {"tickvals": [math.log10(tick) for tick in _TICKS], "ticktext": [f"{tick:g}" for tick in _TICKS]}
-        figure.update_xaxes(title_text="budget ε", row=row, col=2, **ticks)
-        figure.update_yaxes(title_text="records", row=row, col=2)
-    figure.update_layout(showlegend=False)
-    return _finish(figure, "Privacy budgets", height=300 * len(names) + 100)
+        points = Figure(PlotAxis("record"), PlotAxis("budget ε", "log"))
+        points.add(Marks(shown + 1, values[shown], "", colour, sizes=3.0))
+        cards.append(Card(f"records-{number}", name, f"{values.size:,} records, {shown.size:,} of them drawn.", points))
+        counts, edges = np.histogram(np.log10(values), bins=_BINS)
+        ends = 10.0**edges
+        histogram = Figure(PlotAxis("budget ε", "log"), PlotAxis("records"))
+        histogram.add(Bars(np.sqrt(ends[:-1] * ends[1:]), counts, "", colour, edges=ends))
+        cards.append(Card(f"histogram-{number}", f"{name}: histogram", "Bars of equal width in log ε.", histogram))
+    return FigurePage("Privacy budgets", tuple(cards))
 
 
-def plan_figure(plans: Mapping[str, SiloPlan]) -> go.Figure:
+def plan_figure(plans: Mapping[str, SiloPlan]) -> FigurePage:
     """The price of sampling, ε*(q), with the records of each silo on it, and what each budget group contributes."""
-    titles = ("what a sampling probability costs", "who makes up the batch")
-    figure = make_subplots(rows=1, cols=2, subplot_titles=titles, horizontal_spacing=0.12)
-    _add_curve(figure, plans)
+    price = Figure(PlotAxis("sampling probability q", "log"), PlotAxis("cost ε", "log"), height=360)
+    price.add(_curve(plans))
+    shares = Figure(PlotAxis("budget ε", "log"), PlotAxis("share", from_zero=True, unit="%"), height=360)
     for (name, plan), colour in zip(plans.items(), cycle(len(plans)), strict=True):
         drawn = some(np.flatnonzero(plan.q > 0.0))
-        marks = {"size": 7, "color": colour, "opacity": 0.6}
-        figure.add_scatter(
-            x=plan.q[drawn], y=plan.run_epsilon[drawn], mode="markers", name=name, marker=marks, row=1, col=1
-        )
+        price.add(Marks(plan.q[drawn], plan.run_epsilon[drawn], name, colour, faint=True))
         groups = plan.groups()
         budget = [math.sqrt(group.low * group.high) for group in groups]
-        for what, dash in (("batch", "solid"), ("records", "dot")):
-            shares = [100.0 * getattr(group, f"share_of_{what}") for group in groups]
-            label = f"{name}: share of the {what}"
-            line = {"color": colour, "dash": dash}
-            figure.add_scatter(x=budget, y=shares, mode="lines+markers", name=label, line=line, row=1, col=2)
-    figure.update_xaxes(title_text="sampling probability q", row=1, col=1, **LOG)
-    figure.update_yaxes(title_text="cost ε", row=1, col=1, **LOG)
-    figure.update_xaxes(title_text="budget ε", row=1, col=2, **LOG)
-    figure.update_yaxes(title_text="share", ticksuffix=" %", rangemode="tozero", row=1, col=2)
-    return _finish(figure, "From budgets to sampling probabilities", height=520)
+        batch, records = [one.share_of_batch for one in groups], [one.share_of_records for one in groups]
+        shares.add(Line(budget, batch, f"{name}: share of the batch", colour, marks=True))
+        shares.add(Line(budget, records, f"{name}: share of the records", colour, dashes="dotted", marks=True))
+    cards = (
+        Card("price", "What a sampling probability costs", "Each mark is a record on the curve of the plan.", price),
+        Card("shares", "Who makes up the batch", "By the budget of the records.", shares),
+    )
+    return FigurePage("From budgets to sampling probabilities", cards)
 
 
-def frontier_figure(points: Sequence[FrontierPoint], knee: int) -> go.Figure:
+def frontier_figure(points: Sequence[FrontierPoint], knee: int) -> FigurePage:
     """Signal-to-noise and compute over σ, with the knee marked."""
     sigma = [point.noise_multiplier for point in points]
-    signal = [point.signal_to_noise for point in points]
-    compute = [point.gradients_per_round for point in points]
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
-    for row, (name, values, colour) in enumerate(
-        (("signal to noise Σq/σ", signal, BLUE), ("gradients per round", compute, ORANGE)), start=1
-    ):
-        line = {"color": colour}
-        figure.add_scatter(x=sigma, y=values, mode="lines+markers", name=name, line=line, row=row, col=1)
-        figure.update_yaxes(title_text=name, rangemode="tozero", row=row, col=1)
-    figure.add_vline(x=sigma[knee], line={"color": GREEN, "dash": "dash"})
-    where = {"x": math.log10(sigma[knee]), "y": 0.0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
-    figure.add_annotation(text=f" knee: σ = {sigma[knee]:g}", font={"color": GREEN}, row=1, col=1, **where)
-    ticks = {"tickvals": sigma, "ticktext": [f"{value:g}" for value in sigma]}
-    figure.update_xaxes(type="log", **ticks)
-    figure.update_xaxes(title_text="noise multiplier σ", row=2, col=1)
-    figure.update_layout(showlegend=False)
-    return _finish(figure, "Sampling against noise", height=620)
+    shown = (
+        ("signal", "signal to noise Σq/σ", [point.signal_to_noise for point in points], BLUE),
+        ("compute", "gradients per round", [point.gradients_per_round for point in points], ORANGE),
+    )
+    cards = []
+    for name, title, values, colour in shown:
+        figure = Figure(PlotAxis("noise multiplier σ", "log"), PlotAxis(title, from_zero=True))
+        figure.add(Line(sigma, values, "", colour, marks=True))
+        figure.add(RuleLine(sigma[knee], "upright", GREEN, text=f"knee: σ = {sigma[knee]:g}"))
+        cards.append(Card(name, title[0].upper() + title[1:], "Beyond the knee, more noise stops paying off.", figure))
+    return FigurePage("Sampling against noise", tuple(cards))
 
 
-def runs_figure(planned: Mapping[str, FittingRuns]) -> go.Figure:
+def runs_figure(planned: Mapping[str, FittingRuns]) -> FigurePage:
     """Signal-to-noise by the number of the run, until the budgets pay for no more; one line for each programme."""
-    figure = make_subplots(rows=1, cols=1)
+    figure = Figure(PlotAxis("run", "log"), PlotAxis("signal to noise Σq/σ", from_zero=True), height=360)
     for (name, found), colour in zip(planned.items(), cycle(len(planned)), strict=True):
         # The signal changes only where somebody's runs end: those runs, and the one after, are all that is needed.
         ends = np.unique(np.concatenate([[1], found.in_full, found.in_full + 1, found.in_full + 2]))
         runs = ends[(ends >= 1) & (ends <= found.runs_in_part + 1)].tolist()
         signal = [found.signal_to_noise(run) for run in runs]
-        line = {"color": colour, "shape": "hv"}
-        figure.add_scatter(x=runs, y=signal, mode="lines+markers", name=name, line=line)
-    figure.update_xaxes(title_text="run", type="log")
-    figure.update_yaxes(title_text="signal to noise Σq/σ", rangemode="tozero")
-    return _finish(figure, "What each run of a lifetime gets", height=480)
+        figure.add(Line(runs, signal, name, colour, marks=True, step=True))
+    text = "A step down: some records cannot pay for a further run."
+    return FigurePage("What each run of a lifetime gets", (Card("runs", "Signal by run", text, figure),))
 
 
-def _add_curve(figure: go.Figure, plans: Mapping[str, SiloPlan]) -> None:
+def _curve(plans: Mapping[str, SiloPlan]) -> Line:
     """ε*(q) from somewhat below the smallest probability in use up to 1."""
     public = next(iter(plans.values())).public
     smallest = min((float(plan.q[plan.q > 0.0].min()) for plan in plans.values() if (plan.q > 0.0).any()), default=1e-3)
     q = np.geomspace(smallest / 3.0, 1.0, _CURVE_POINTS)
     cost = public.curve.epsilon(q)
-    shown = cost > 0.0
-    name = f"ε*(q), {public.accountant}"
-    figure.add_scatter(x=q[shown], y=cost[shown], mode="lines", name=name, line={"color": GREY}, row=1, col=1)
-
-
-def _finish(figure: go.Figure, title: str, height: int) -> go.Figure:
-    figure.update_layout(
-        title=title,
-        template="plotly_white",
-        height=height,
-        margin={"t": 90, "b": 60},
-        legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom"},
-    )
-    return figure
+    drawn = cost > 0.0
+    return Line(q[drawn], cost[drawn], f"ε*(q), {public.accountant}", GREY)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpdp.figures import BLUE, GREEN, GREY, ORANGE, Band, Bars, Figure, Line, Marks, PlotAxis, cycle, some
 from rpdp.metrics import title_of
-from rpdp.report.figure_style import BLUE, GREEN, GREY, LOG, ORANGE, blank, cycle, in_report, label, some
 from rpdp.report.rendering import Card
 from rpdp.report.report_records import AllRecords, group_metrics, group_name, group_value
 from rpdp.report.run_figures import curve_card
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
     from numpy.typing import NDArray
 
+    from rpdp.figures.figure import Symbol
     from rpdp.report.report_runs import ReportRuns
 
 _BAND = 1.96
@@ -36,20 +36,16 @@ def record_cards(report: ReportRuns, records: AllRecords) -> list[Card]:
 def budget_card(records: AllRecords) -> Card:
     """Budget against cost: no mark lies above the diagonal."""
     plan, cost = records.plan, records.plan.run_epsilon
-    figure = blank()
     priced = np.isfinite(plan.epsilon) & (plan.epsilon > 0.0)
     drawn = priced & (cost > 0.0)
     bounds = [float(plan.epsilon[priced].min()), float(plan.epsilon[priced].max())] if priced.any() else [0.1, 10.0]
-    dashed = {"color": GREY, "dash": "dash"}
-    figure.add_scatter(x=bounds, y=bounds, mode="lines", name="cost = budget", line=dashed, hoverinfo="skip")
-    _add_marks(figure, plan.epsilon[drawn], cost[drawn], "records", BLUE)
+    figure = Figure(PlotAxis("budget ε of a record", "log"), PlotAxis("cost ε of the run", "log"))
+    figure.add(Line(bounds, bounds, "cost = budget", GREY, dashes="dashed"))
+    figure.add(_marks(plan.epsilon[drawn], cost[drawn], "records", BLUE))
     free = priced & ~drawn
     if free.any():
         floor = float(cost[drawn].min()) / 2.0 if drawn.any() else bounds[0]
-        _add_marks(figure, plan.epsilon[free], np.full(int(free.sum()), floor), "cost 0", ORANGE, symbol="x")
-    figure.update_xaxes(**LOG)
-    figure.update_yaxes(**LOG)
-    in_report(figure, x="budget ε of a record", y="cost ε of the run")
+        figure.add(_marks(plan.epsilon[free], np.full(int(free.sum()), floor), "cost 0", ORANGE, symbol="cross"))
     text = (
         f"{len(plan):,} records, {records.overdrawn:,} over budget, {plan.left_out:,} sit out. Larger marks stand for "
         "more records."
@@ -63,8 +59,7 @@ def curve_with_records_card(records: AllRecords) -> Card:
     drawn = plan.q > 0.0
     smallest = float(plan.q[drawn].min()) / 3.0 if drawn.any() else 1e-3
     card = curve_card(plan.public, smallest)
-    _add_marks(card.figure, plan.q[drawn], plan.run_epsilon[drawn], "records", BLUE)
-    in_report(card.figure, x="sampling probability q", y="cost ε of the whole run")
+    card.figure.add(_marks(plan.q[drawn], plan.run_epsilon[drawn], "records", BLUE))
     early = int((plan.active_rounds[drawn] < plan.public.schedule.rounds).sum())
     text = f"{card.caption} {int(drawn.sum()):,} records are drawn."
     if early:
@@ -75,21 +70,16 @@ def curve_with_records_card(records: AllRecords) -> Card:
 def inclusion_card(records: AllRecords) -> Card:
     """How often each record was drawn against how often it was to be drawn."""
     expected, draws = records.expected, records.draws.astype(np.float64)
-    figure = blank()
     order = np.argsort(expected, kind="stable")
     line = np.unique(expected[some(order, 300)])
     line = np.unique(np.append(line, expected.max()))
-    deviation = np.sqrt(np.interp(line, expected[order], records.variance[order]))
-    outline = {
-        "x": np.concatenate([line, line[::-1]]),
-        "y": np.concatenate([line + _BAND * deviation, np.maximum(line - _BAND * deviation, 0.0)[::-1]]),
-    }
-    grey = {"fill": "toself", "fillcolor": GREY, "opacity": 0.2, "line": {"width": 0}, "hoverinfo": "skip"}
-    figure.add_scatter(**outline, **grey, mode="lines", name="where 95 % should lie")
-    dashed = {"color": GREY, "dash": "dash"}
-    figure.add_scatter(x=line, y=line, mode="lines", name="as expected", line=dashed, hoverinfo="skip")
-    _add_marks(figure, expected, draws, "records", BLUE)
-    in_report(figure, x="expected draws", y="draws")
+    reach = _BAND * np.sqrt(np.interp(line, expected[order], records.variance[order]))
+    figure = Figure(PlotAxis("expected draws"), PlotAxis("draws"))
+    figure.add(
+        Band(line, np.maximum(line - reach, 0.0), line + reach, GREY, "where 95 % should lie"),
+        Line(line, line, "as expected", GREY, dashes="dashed"),
+        _marks(expected, draws, "records", BLUE),
+    )
     total, spread = float(expected.sum()), float(np.sqrt(records.variance.sum()))
     text = (
         f"Given the joined rounds. In all {int(draws.sum()):,} draws, expected {total:,.0f} ± {spread:,.0f} (one "
@@ -108,13 +98,9 @@ def share_card(records: AllRecords) -> Card:
         "of the batch, expected": [group.share_of_batch for group, _ in groups],
         "of the batch, realised": [records.draws[rows].sum() / total for _, rows in groups],
     }
-    figure = blank()
+    figure = Figure(PlotAxis("budget ε", "names"), PlotAxis("share", unit="%"))
     for (name, values), colour in zip(shares.items(), (GREY, BLUE, GREEN), strict=True):
-        figure.add_bar(x=names, y=values, name=name, marker={"color": colour})
-    figure.update_layout(barmode="group")
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(tickformat=".0%")
-    in_report(figure, x="budget ε", y="share")
+        figure.add(Bars(names, values, name, colour))
     return Card("shares", "Who makes up the batch", "All silos together, by the budget of the records.", figure)
 
 
@@ -122,7 +108,8 @@ def group_card(report: ReportRuns, records: AllRecords, metric: str) -> Card:
     """Do strict records lose? A metric on training records by budget, for every method that saw the same ones."""
     groups = records.groups()
     names = [group_name(group) for group, _ in groups]
-    figure = blank()
+    title = title_of(metric)
+    figure = Figure(PlotAxis("budget ε", "names"), PlotAxis(f"{title} on training records"))
     for method, colour in zip(report.methods, cycle(len(report.methods)), strict=True):
         run = report.methods[method][0]
         own = AllRecords.of(run) if report.same_records(run, report.run) else None
@@ -131,29 +118,20 @@ def group_card(report: ReportRuns, records: AllRecords, metric: str) -> Card:
         values = [group_value(run, own, metric, group, rows) for group, rows in groups]
         if not any(value is not None for value in values):
             continue
-        mark = {"color": colour, "size": 10}
-        line = {"color": colour, "width": 1}
-        figure.add_scatter(x=names, y=values, mode="lines+markers", name=label(method), marker=mark, line=line)
-    figure.update_xaxes(type="category")
-    title = title_of(metric)
-    in_report(figure, x="budget ε", y=f"{title} on training records")
+        shown = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+        places, heights = [name for name, _ in shown], [value for _, value in shown]
+        figure.add(Line(places, heights, method, colour, width="thin", marks=True))
     text = "The final model of the first seed on the silos' own training records: do those with strict budgets lose?"
     return Card(f"groups-{metric}", f"{title[0].upper()}{title[1:]} by budget", text, figure)
 
 
-def _add_marks(
-    figure: go.Figure, x: NDArray[np.float64], y: NDArray[np.float64], name: str, colour: str, symbol: str = "circle"
-) -> None:
-    """Equal marks become one that is larger; more than a browser likes are thinned evenly."""
+def _marks(x: NDArray[np.float64], y: NDArray[np.float64], name: str, colour: int, symbol: Symbol = "circle") -> Marks:
+    """Equal marks become one that is larger; more than a page needs are thinned evenly."""
     places, counts = np.unique(np.stack([x, y]), axis=1, return_counts=True)
     shown = some(np.arange(counts.size))
-    size = 6.0 + 3.0 * np.log10(counts[shown])
-    figure.add_scatter(
-        x=places[0, shown],
-        y=places[1, shown],
-        mode="markers",
-        name=name,
-        marker={"color": colour, "size": size, "opacity": 0.6, "symbol": symbol},
-        customdata=counts[shown],
-        hovertemplate="%{x:.4g}, %{y:.4g}: %{customdata} records<extra></extra>",
-    )
+    tips = [
+        f"{across:.4g}, {up:.4g}: {count:,} records"
+        for across, up, count in zip(places[0, shown], places[1, shown], counts[shown], strict=True)
+    ]
+    sizes = 6.0 + 3.0 * np.log10(counts[shown])
+    return Marks(places[0, shown], places[1, shown], name, colour, symbol, sizes, faint=True, tips=tips)

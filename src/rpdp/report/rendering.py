@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from rpdp.figures import draw, style_sheet
 from rpdp.private_files import OWNER_ONLY, private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import plotly.graph_objects as go
+    from rpdp.figures import Figure
 
 ANYBODY = 0o644
 """The mode of a page that holds nothing private."""
@@ -59,7 +60,7 @@ class Card:
     name: str
     title: str
     caption: str
-    figure: go.Figure
+    figure: Figure
 
 
 def render(template: str, **values: Any) -> Markup:
@@ -78,8 +79,6 @@ def write_html(path: Path, template: str, *, mode: int = OWNER_ONLY, **values: A
 
 @cache
 def _environment() -> Environment:
-    from plotly.io import to_json
-
     environment = Environment(
         loader=PackageLoader("rpdp.report"),
         autoescape=True,
@@ -91,14 +90,6 @@ def _environment() -> Environment:
     environment.filters["g"] = lambda value: f"{value:g}"
     environment.filters["thousands"] = lambda value: f"{value:,}"
     environment.tests["alarm"] = lambda cell: isinstance(cell, Alarm)
-    environment.globals["plotly_source"] = _plotly_source
-    # Jinja's filter tojson escapes whatever could end the script that the figure stands in.
-    environment.policies["json.dumps_function"] = to_json
-    environment.policies["json.dumps_kwargs"] = {}
+    environment.globals["draw"] = draw
+    environment.globals["figure_style"] = style_sheet
     return environment
-
-
-def _plotly_source() -> Markup:
-    from plotly.offline import get_plotlyjs
-
-    return Markup(get_plotlyjs())  # noqa: S704 a library's own script

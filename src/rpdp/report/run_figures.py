@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rpdp.figures import (
+    BLUE,
+    GREY,
+    ORANGE,
+    PALE,
+    Band,
+    Bars,
+    CellGrid,
+    Figure,
+    Line,
+    Marks,
+    PlotAxis,
+    RuleLine,
+    cycle,
+    some,
+)
 from rpdp.metrics import METRICS, title_of
-from rpdp.report.figure_style import BLUE, GREY, LOG, ORANGE, blank, cycle, in_report, label, short_label, some
 from rpdp.report.rendering import Card
 from rpdp.spread import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import plotly.graph_objects as go
     from numpy.typing import NDArray
 
     from rpdp.federation import RoundLog, RunResult
@@ -26,10 +40,7 @@ _SMALLEST_SHOWN = 1e-3
 """Where the curve starts in the edition to share: a constant, since the smallest q in use is a secret."""
 
 _MOST_WITH_MARKERS = 40
-_MOST_WITH_EVERY_TICK = 12
-"""Rounds that each get a tick; more, and plotly chooses whole numbers by itself."""
-
-_SAT_OUT = "#e8ebef"
+_KINDS = (("sat out", PALE), ("joined", BLUE), ("update rejected", ORANGE))
 
 
 def run_cards(report: ReportRuns) -> list[Card]:
@@ -55,7 +66,7 @@ def metric_cards(report: ReportRuns, metrics: Sequence[str]) -> list[Card]:
 def rounds_card(report: ReportRuns, metric: str) -> Card:
     """A metric per round, mean over the seeds with a band of one standard deviation."""
     title = title_of(metric)
-    figure = blank()
+    figure = Figure(PlotAxis("round", whole=True), PlotAxis(f"test {title}"))
     for (method, runs), colour in zip(report.methods.items(), cycle(len(report.methods)), strict=True):
         rounds, spreads = _by_round(runs, metric)
         mean = np.array([spread.mean for spread in spreads])
@@ -63,21 +74,11 @@ def rounds_card(report: ReportRuns, metric: str) -> Card:
             continue
         if all(spread.deviation is not None for spread in spreads):
             deviation = np.array([spread.deviation for spread in spreads], dtype=np.float64)
-            outline = {
-                "x": [*rounds, *reversed(rounds)],
-                "y": np.concatenate([mean + deviation, (mean - deviation)[::-1]]),
-            }
-            band = {"fill": "toself", "fillcolor": colour, "opacity": 0.15, "line": {"width": 0}}
-            figure.add_scatter(
-                **outline, **band, mode="lines", hoverinfo="skip", legendgroup=label(method), showlegend=False
-            )
-        mode = "lines+markers" if len(rounds) <= _MOST_WITH_MARKERS else "lines"
-        line = {"color": colour, "width": 3 if method == report.method else 2}
-        figure.add_scatter(x=rounds, y=mean, mode=mode, name=label(method), line=line, legendgroup=label(method))
-    figure.update_xaxes(**_round_ticks(report.run.rounds))
-    in_report(figure, x="round", y=f"test {title}")
+            figure.add(Band(rounds, mean - deviation, mean + deviation, colour))
+        width: Literal["thick", ""] = "thick" if method == report.method else ""
+        figure.add(Line(rounds, mean, method, colour, width=width, marks=len(rounds) <= _MOST_WITH_MARKERS))
     text = f"Global model, over all public test records: {_seeds(report)}{_explained(metric)}"
-    text += _mark_majority(figure, report, metric, "h")
+    text += _mark_majority(figure, report, metric, "level")
     return Card(f"rounds-{metric}", f"{title[0].upper()}{title[1:]} per round", text, figure)
 
 
@@ -94,46 +95,33 @@ def _explained(metric: str) -> str:
     return f" {title_of(metric)}: {known.explanation}. {better} is better."
 
 
-def _mark_majority(figure: go.Figure, report: ReportRuns, metric: str, direction: Literal["h", "v"]) -> str:
+def _mark_majority(figure: Figure, report: ReportRuns, metric: str, direction: Literal["level", "upright"]) -> str:
     """Draw the accuracy of always answering with the largest class, and say so; nothing for other metrics."""
     share = report.majority_share
     if metric != "accuracy" or share is None:
         return ""
-    line = {"color": GREY, "dash": "dot", "width": 1}
-    if direction == "h":
-        figure.add_hline(y=share.mean, line=line)
-    else:
-        figure.add_vline(x=share.mean, line=line)
+    figure.add(RuleLine(share.mean, direction, GREY, dashes="dotted"))
     return f" Dotted: always the largest class, {share.mean:.3f}."
 
 
 def final_card(report: ReportRuns, metric: str) -> Card:
     """The final metric of every method: each seed a mark, the mean with its deviation."""
     names = [method for method in report.methods if Spread.of(report.values(method, metric))]
-    figure = blank()
+    figure = Figure(PlotAxis(f"test {title_of(metric)}"), PlotAxis(kind="names"), height=40 + 42 * len(names))
     for method, colour in zip(report.methods, cycle(len(report.methods)), strict=True):
         values = [value for value in report.values(method, metric) if value is not None]
         spread = Spread.of(values)
         if spread is None:
             continue
-        y = [label(method)] * len(values)
-        each = {"color": colour, "size": 7, "opacity": 0.4}
-        figure.add_scatter(x=values, y=y, mode="markers", marker=each, name=label(method), showlegend=False)
-        figure.add_scatter(
-            x=[spread.mean],
-            y=y[:1],
-            mode="markers",
-            marker={"color": colour, "size": 13, "symbol": "diamond"},
-            error_x=None
-            if spread.deviation is None
-            else {"type": "data", "array": [spread.deviation], "color": colour, "thickness": 2},
-            name=f"{label(method)}, mean",
-            showlegend=False,
-        )
-    figure.update_yaxes(type="category", autorange="reversed", **_short_ticks(names))
-    in_report(figure, x=f"test {title_of(metric)}", y="", height=150 + 42 * len(names))
+        where, mean = [method], [spread.mean]
+        tips = [f"{method}, a seed: {value:.4g}" for value in values]
+        figure.add(Marks(values, where * len(values), "", colour, faint=True, tips=tips))
+        reach = spread.deviation or 0.0
+        low, high = [spread.mean - reach], [spread.mean + reach]
+        told = [f"{method}, mean: {spread}"]
+        figure.add(Marks(mean, where, "", colour, "diamond", 13, tips=told, low=low, high=high, along="x"))
     text = "Final models. Diamonds: mean over the seeds with one standard deviation; small marks: the seeds."
-    text += _mark_majority(figure, report, metric, "v")
+    text += _mark_majority(figure, report, metric, "upright")
     return Card(f"methods-{metric}", f"Methods compared: {title_of(metric)}", text, figure)
 
 
@@ -142,31 +130,8 @@ def participation_card(report: ReportRuns) -> Card:
     run, silos = report.run, report.silos
     shown = _shown(run.rounds, most=max(1, 20_000 // max(1, len(silos))))
     state = [[_state(log, silo) for log in shown] for silo in silos]
-    figure = blank()
-    scale = [(0.0, _SAT_OUT), (0.33, _SAT_OUT), (0.33, BLUE), (0.67, BLUE), (0.67, ORANGE), (1.0, ORANGE)]
-    gap = 1 if len(shown) <= 100 else 0
-    words = [[("sat out", "joined", "rejected")[value] for value in row] for row in state]
-    figure.add_heatmap(
-        x=[log.round for log in shown],
-        y=[label(silo) for silo in silos],
-        z=state,
-        zmin=0,
-        zmax=2,
-        colorscale=scale,
-        showscale=False,
-        xgap=gap,
-        ygap=gap,
-        text=words,
-        hovertemplate="round %{x}, %{y}: %{text}<extra></extra>",
-        showlegend=False,
-    )
-    for name, colour in (("joined", BLUE), ("sat out", _SAT_OUT), ("update rejected", ORANGE)):
-        if name != "update rejected" or any(log.rejected for log in run.rounds):
-            mark = {"color": colour, "symbol": "square", "size": 11}
-            figure.add_scatter(x=[None], y=[None], mode="markers", marker=mark, name=name)
-    figure.update_yaxes(type="category", autorange="reversed", showgrid=False, **_short_ticks(silos))
-    figure.update_xaxes(showgrid=False, zeroline=False, **_round_ticks(shown))
-    in_report(figure, x="round", y="", height=150 + 24 * min(len(silos), 30))
+    figure = Figure(PlotAxis("round", whole=True), PlotAxis(kind="names"), height=30 + 24 * min(len(silos), 30))
+    figure.add(CellGrid([log.round for log in shown], silos, state, _KINDS))
     empty = sum(not log.joined for log in run.rounds)
     text = f"{empty:,} of {len(run.rounds):,} rounds without any update; those left the model as it was."
     if len(shown) < len(run.rounds):
@@ -177,11 +142,8 @@ def participation_card(report: ReportRuns) -> Card:
 def time_card(run: RunResult) -> Card:
     """Seconds per round."""
     shown = _shown(run.rounds)
-    figure = blank()
-    seconds = [log.seconds for log in shown]
-    figure.add_bar(x=[log.round for log in shown], y=seconds, marker={"color": BLUE}, name="seconds")
-    figure.update_xaxes(**_round_ticks(shown))
-    in_report(figure, x="round", y="seconds")
+    figure = Figure(PlotAxis("round", whole=True), PlotAxis("seconds"))
+    figure.add(Bars([log.round for log in shown], [log.seconds for log in shown]))
     text = f"As the server saw it, with measuring; {run.seconds:.1f} seconds in all."
     return Card("time", "Run time per round", text, figure)
 
@@ -191,12 +153,8 @@ def curve_card(public: PublicPlan, smallest: float = _SMALLEST_SHOWN) -> Card:
     q = np.geomspace(smallest, 1.0, _CURVE_POINTS)
     cost = public.curve.epsilon(q)
     drawn = cost > 0.0
-    figure = blank()
-    name = f"ε*(q), {public.accountant}"
-    figure.add_scatter(x=q[drawn], y=cost[drawn], mode="lines", name=name, line={"color": GREY, "width": 2})
-    figure.update_xaxes(**LOG)
-    figure.update_yaxes(**LOG)
-    in_report(figure, x="sampling probability q", y="cost ε of the whole run")
+    figure = Figure(PlotAxis("sampling probability q", "log"), PlotAxis("cost ε of the whole run", "log"))
+    figure.add(Line(q[drawn], cost[drawn], f"ε*(q), {public.accountant}", GREY))
     return Card("curve", "What a sampling probability costs", f"At δ = {public.delta:g}, over the whole run.", figure)
 
 
@@ -217,15 +175,6 @@ def _by_round(runs: Sequence[RunResult], metric: str) -> tuple[list[int], list[S
 def _shown(rounds: Sequence[RoundLog], most: int = 1_000) -> list[RoundLog]:
     rows: NDArray[np.int64] = some(np.arange(len(rounds)), most)
     return [rounds[row] for row in rows.tolist()]
-
-
-def _round_ticks(rounds: Sequence[RoundLog]) -> dict[str, int]:
-    return {"dtick": 1} if len(rounds) <= _MOST_WITH_EVERY_TICK else {}
-
-
-def _short_ticks(names: Sequence[str]) -> dict[str, Any]:
-    """Ticks with short texts; the categories themselves keep their whole names, which are unique."""
-    return {"tickvals": [label(name) for name in names], "ticktext": [short_label(name) for name in names]}
 
 
 def _state(log: RoundLog, silo: str) -> int:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Literal
 
+from rpdp.figures.axes import decades, limits_of, linear_ticks, placed, usable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COLOURS = ("#1f5fa8", "#d9731a", "#2c8a57", "#7b4ea3", "#8a8f98", "#b5304a", "#17899b", "#8a6d1d")
 _INK, _GRID = "#2a3f5f", "#e4e9f0"
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 10.0, 26.0, 38.0
-_TICKS = 5
-_MOST_DECADES = 7
 _LEGEND_ROW, _LETTER = 16.0, 6.6
 
 Number = float | None
@@ -55,25 +55,16 @@ class _Axis:
     length: float
 
     def place(self, value: float) -> float:
-        low, high, at = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
-        return self.start + self.length * (at - low) / (high - low)
+        return self.start + self.length * placed(value, self.low, self.high, log=self.log)
 
     def holds(self, value: Number) -> bool:
-        return value is not None and math.isfinite(value) and (value > 0.0 or not self.log)
+        return usable(value, log=self.log)
 
     def clipped(self, value: float) -> float:
         return self.place(min(max(value, self.low), self.high))
 
     def ticks(self) -> list[float]:
-        if self.log:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            decades = max(1, math.ceil((last - first + 1) / _MOST_DECADES))
-            return [10.0**power for power in range(first, last + 1, decades)]
-        rough = (self.high - self.low) / _TICKS
-        unit = 10.0 ** math.floor(math.log10(rough))
-        step = next(factor * unit for factor in (1.0, 2.0, 5.0, 10.0) if factor * unit >= rough)
-        lowest, highest = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [number * step for number in range(lowest, highest + 1)]
+        return decades(self.low, self.high) if self.log else linear_ticks(self.low, self.high)
 
 
 def draw(panels: Sequence[Panel], *, columns: int, note: str, width: float = 300.0, height: float = 230.0) -> str:
@@ -148,21 +139,10 @@ def _axis(panel: Panel, start: float, length: float, *, vertical: bool) -> _Axis
     given = panel.y_range if vertical else panel.x_range
     if given is None:
         values = [v for series in panel.series for v in (series.y if vertical else series.x)]
-        usable = [v for v in values if v is not None and math.isfinite(v) and (v > 0.0 or not log)]
-        given = _range(usable, log=log)
+        given = limits_of([v for v in values if v is not None and usable(v, log=log)], log=log)
         if vertical and any(series.kind == "bars" for series in panel.series):
             given = (0.0, given[1])
     return _Axis(*given, log, start, length)
-
-
-def _range(values: Sequence[float], *, log: bool) -> tuple[float, float]:
-    if not values:
-        return (0.1, 1.0)
-    low, high = min(values), max(values)
-    if log:
-        return (low / 1.1, high * 1.1)
-    margin = 0.04 * (high - low) or 0.5
-    return (low - margin, high + margin)
 
 
 @dataclass

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import string
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -123,6 +126,21 @@ class TestSigningIn:
             assert access.session(session.key) is session
         now[0] += 200.0
         assert access.session(session.key) is None
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
+    def test_another_user_of_this_machine_cannot_use_a_stolen_cookie(self, console: Console) -> None:
+        """Browsers send a cookie to every port of a host, so others on this machine can collect it."""
+        ask = (
+            "import encodings.idna, http.client, os, sys; os.setuid(int(sys.argv[3]));"
+            "c = http.client.HTTPConnection(sys.argv[1]);"
+            "c.request('GET', '/people', headers={'Cookie': sys.argv[2]}); print(c.getresponse().status)"
+        )
+        command = [sys.executable, "-c", ask, console.host, console.cookie]
+        told = [
+            subprocess.run([*command, user], check=True, capture_output=True, text=True).stdout.strip()
+            for user in ("0", "65534")
+        ]
+        assert told == ["200", "401"]
 
     def test_signing_out(self, tmp_path: Path) -> None:
         with Console(*make_silo(tmp_path)) as other:
@@ -301,16 +319,25 @@ def fuzzed(random_source: random.Random, console: Console, story: str) -> bytes:
 def send(console: Console, request: bytes) -> int | None:
     """The code of the answer; None if there is none."""
     name, _, port = console.host.partition(":")
-    with socket.create_connection((name, int(port)), timeout=20.0) as connection:
+    with socket.create_connection((name, int(port)), timeout=0.5) as connection:
+        found = b""
         try:
             connection.sendall(request)
-            connection.shutdown(socket.SHUT_WR)
-            found = b""
-            while chunk := connection.recv(65536):
+            while chunk := _received(connection):
                 found += chunk
         except ConnectionError:
             return None
     return int(found.split(b" ", 2)[1]) if found.startswith(b"HTTP/1.1 ") else None
+
+
+def _received(connection: socket.socket) -> bytes:
+    """What comes; if the console waits for more of the request, nothing more comes."""
+    try:
+        return connection.recv(65536)
+    except TimeoutError:
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(20.0)
+        return connection.recv(65536)
 
 
 def fuzz(console: Console, story: str, folder: Path, requests: int, seed: int) -> None:

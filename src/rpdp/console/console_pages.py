@@ -294,7 +294,7 @@ class ConsolePages:
         return self._signed_in(request, _form(request).get("token", "").strip())
 
     def _signed_in(self, request: Request, token: str) -> Response:
-        session = self._access.exchange(token)
+        session = self._access.exchange(token, request.scope["user"])
         if session is None:
             why = "This token is not good, or no longer: each is good once. The latest is on the console's terminal."
             return self._page(request, "sign_in", SIGN_IN, 403, why=why)

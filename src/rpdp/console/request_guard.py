@@ -6,7 +6,7 @@
 | the browser says that a request comes from the console, or from nowhere | other sites, and other ports here |
 | POST: Origin is the console's own, or the browser says that it is | forms on other sites |
 | POST: a short form with the session's form token | the same, in browsers that say nothing |
-| a session, for everything but signing in | everybody else |
+| a session of the same user of this machine, for everything but signing in | everybody else |
 | only GET, HEAD and POST; one Host, one cookie header, a short path | confusion between programs |
 """
 
@@ -21,6 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 
 from rpdp.console.sign_in import same
+from rpdp.deployment.local_peer import peer_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,8 +97,9 @@ class RequestGuard:
             raise HTTPException(414, "This address is too long.")
         is_form = scope["method"] == "POST"
         _require_same_place(headers, host, is_form=is_form)
-        session = self._session(headers)
-        scope["session"], scope["form"] = session, {}
+        user = _user(scope)
+        session = self._session(headers, user)
+        scope["session"], scope["form"], scope["user"] = session, {}, user
         if session is None and scope["path"] not in _OPEN:
             raise HTTPException(401, "Nobody is signed in here.")
         if is_form:
@@ -105,7 +107,7 @@ class RequestGuard:
             if scope["path"] != SIGN_IN:
                 _require_form_token(session, scope["form"])
 
-    def _session(self, headers: Headers) -> Session | None:
+    def _session(self, headers: Headers, user: int | None) -> Session | None:
         given = headers.getlist("cookie")
         if len(given) > 1:
             raise HTTPException(400, "One cookie header, please.")
@@ -113,7 +115,16 @@ class RequestGuard:
             cookies: SimpleCookie = SimpleCookie(given[0] if given else "")
         except CookieError:
             return None
-        return self._access.session(cookies[self._access.cookie].value if self._access.cookie in cookies else "")
+        key = cookies[self._access.cookie].value if self._access.cookie in cookies else ""
+        return self._access.session(key, user)
+
+
+def _user(scope: Scope) -> int | None:
+    """The user of this machine at the other end; None on a Unix socket, which only its owner can open."""
+    client, server = scope.get("client"), scope.get("server")
+    if not client or not server or not client[1] or not server[1]:
+        return None
+    return peer_user((client[0], client[1]), (server[0], server[1]))
 
 
 def _own_host(headers: Headers) -> str:

@@ -4,6 +4,7 @@
 |---|---|
 | token | 256 random bits, printed on the terminal, good for one sign-in; another follows when a session has ended |
 | session | one at a time; a random id in a cookie that scripts cannot read and other sites cannot send |
+| its user | the user of this machine who has signed in; browsers send cookies to every port, others' ports too |
 | its end | after a time without requests, and at the latest after a working day |
 | form token | random, one per session, in every form; a form without it changes nothing |
 """
@@ -37,6 +38,7 @@ class Session:
         form_token: What its forms hold.
         begun: When it began, on the monotonic clock.
         seen: When it last asked for something.
+        user: The user of this machine whose browser it is; None where the kernel does not tell.
         notice: What the next page tells, once.
         persons: Whom it looked up, by a random name: no id is ever part of an address.
     """
@@ -45,6 +47,7 @@ class Session:
     form_token: str
     begun: float
     seen: float
+    user: int | None = None
     notice: str = ""
     persons: OrderedDict[str, Person] = field(default_factory=OrderedDict)
 
@@ -90,24 +93,24 @@ class SignIn:
             token = self._token = secrets.token_urlsafe(32)
         self._announce(token)
 
-    def exchange(self, token: str) -> Session | None:
+    def exchange(self, token: str, user: int | None = None) -> Session | None:
         """A new session for the token, which is used up; None for any other."""
         with self._turn:
             if self._token is None or not same(token, self._token):
                 return None
             self._token = None
             now = self._clock()
-            self._session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now, now)
+            self._session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now, now, user)
             return self._session
 
-    def session(self, key: str) -> Session | None:
-        """The session of this cookie if it has not ended."""
+    def session(self, key: str, user: int | None = None) -> Session | None:
+        """The session of this cookie if it has not ended, and is this user's."""
         with self._turn:
             found, now = self._session, self._clock()
             ended = found is not None and (now - found.seen > self._idle or now - found.begun > LONGEST_SECONDS)
             if ended:
                 self._session = None
-            elif found is not None and same(key, found.key):
+            elif found is not None and same(key, found.key) and user == found.user:
                 found.seen = now
                 return found
         if ended:

@@ -49,6 +49,14 @@ CONSOLE = (
         (f"{_GUARD}TestSigningIn::test_a_session_ends_after_some_idle_time_and_a_new_token_is_offered",),
     ),
     Mutant(
+        "console-takes-a-stolen-cookie",
+        "rule 12",
+        "console/sign_in.py",
+        " and same(key, found.key) and user == found.user:\n",
+        " and same(key, found.key):\n",
+        (f"{_GUARD}TestSigningIn::test_another_user_of_this_machine_cannot_use_a_stolen_cookie",),
+    ),
+    Mutant(
         "console-shows-a-ledger-that-others-read",
         "rule 12",
         "console/console_silo.py",

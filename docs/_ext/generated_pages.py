@@ -90,6 +90,7 @@ _TYPES = {
     "Mapping[str, float]": "table of numbers",
     "Mapping[Purpose, float]": "table of shares by purpose",
     "Mapping[str, tuple[float, ...]]": "table of numbers or lists",
+    "tuple[CandidateSection, ...]": "list of tables",
     "tuple[int, ...]": "list of whole numbers",
     "tuple[float, ...]": "list of numbers",
     "tuple[str, ...]": "list of texts",

@@ -68,3 +68,8 @@ def test_nobody_to_draw_is_refused(public: PublicPlan) -> None:
     known = Declared(BUDGETS, RECORDS, 10.0)
     with pytest.raises(PrivacyRefusal, match="method threshold: no declared budget is large enough for a single draw"):
         method_named("threshold").public(public, known, level=50.0)
+
+
+def test_without_a_ceiling_no_record_pays_more_than_ten() -> None:
+    plan = declared_plan(Schedule(5, 10, participation=0.5), budgets=[1.0, 5.0], records=100, delta=1e-4)
+    assert 9.9 < plan.curve.largest_cost <= 10.0

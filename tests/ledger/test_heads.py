@@ -333,3 +333,20 @@ def test_an_acknowledged_head_that_the_ledger_has_not_is_refused(tmp_path: Path)
         notes.close()
     with pytest.raises(PrivacyRefusal, match="it has 1 public events, but 2 were acknowledged"):
         Ledger.open(files(tmp_path))
+
+
+def test_an_opening_with_the_servers_head_notes_where_the_ledger_stands(tmp_path: Path) -> None:
+    """The note was lost. After one opening with the acknowledged head there is one again, and it is of today."""
+    with small.admitted(tmp_path) as ledger:
+        ledger.charge("run", 1, heads)
+    shutil.copy(files(tmp_path), tmp_path / "backup")
+    with Ledger.open(files(tmp_path)) as ledger:
+        ledger.charge("run", 2, heads)
+        kept_by_server = ledger.public_head()
+    (tmp_path / "ledger.db.head").unlink()
+    Ledger.open(files(tmp_path), acknowledged=kept_by_server).close()
+    with Ledger.open(files(tmp_path)) as again:
+        assert again.acknowledged == kept_by_server
+    shutil.copy(tmp_path / "backup", files(tmp_path))
+    with pytest.raises(PrivacyRefusal, match="rolled back: it ends with event 3, but had 4 events"):
+        Ledger.open(files(tmp_path))

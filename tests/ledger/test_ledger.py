@@ -434,7 +434,7 @@ def test_the_explanation_of_a_record(tmp_path: Path) -> None:
         "Reserved, and therefore spent: ",
         "this run alone costs ε = ",
         "2 of 4 rounds announced, 2 of them joined",
-        "left for further runs",
+        "are left for further runs",
     ):
         assert words in explained.text
     assert json.dumps(explained.text)

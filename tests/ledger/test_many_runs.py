@@ -13,6 +13,7 @@ from scipy.stats import norm
 from rpdp import BudgetTable, PublicPlan, Schedule, calibrate_noise
 from rpdp.ledger import Ledger
 from rpdp.planning import Allowance, assign_allowed
+from tests.ledger import small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,3 +86,14 @@ def test_all_runs_together_stay_within_the_lifetime_budget(admitted: dict[str, i
     beyond = admitted["renyi"] * 4 // 3
     assert joint_epsilon(beyond) > EPSILON
     assert exact_delta(beyond, EPSILON) > DELTA
+
+
+def test_accounts_without_a_run_have_neither_its_epsilon_nor_its_delta(tmp_path: Path) -> None:
+    table = small.budgets()
+    with small.make(tmp_path, table) as ledger:
+        ledger.reserve("run", small.plan(ledger, table), None)
+        balances = ledger.balances(table.ids)
+        assert (balances.booked_delta > 0).all()
+        without = ledger.runs.accounts_without(["run"], balances)
+        assert not without.booked.any()
+        assert not without.booked_delta.any()

@@ -72,9 +72,11 @@ def page(results: Sequence[Result], seed: int, sampled: int) -> str:
     """The whole page."""
     lines = [_INTRODUCTION.format(seed=seed, earlier=_earlier()), f"**{summary(results)}**\n"]
     if len(results) < sampled:
+        first = read_results(EARLIER)
+        standing = sum(one.name in first for one in results)
         lines.append(
-            f"{len(results):,} of the {sampled:,} sampled changes were tried, in an order of chance; the others were "
-            "not reached.\n"
+            f"{len(results):,} of the {sampled:,} sampled changes have a result: {standing:,} from the first sample, "
+            f"in lines that still stand, and {len(results) - standing:,} newer ones; the others were not reached.\n"
         )
     lines += ["| code | changes | killed | timeout | explained | survived |", "|---|---|---|---|---|---|"]
     for area in sorted({_area(one) for one in results}):

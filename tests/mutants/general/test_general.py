@@ -163,7 +163,7 @@ def test_a_campaign_tells_the_noticed_from_the_unnoticed_and_goes_on_where_it_st
     assert unexplained(results) == results[2:]
     assert "4 changes: 2 killed, 0 timeout, 0 explained, 2 survived" in summary(results)
     assert "| `__init__.py` | 4 | 2 | 0 | 0 | 2 |" in page(results, 0, 4)
-    assert "4 of the 5 sampled changes were tried" in page(results, 0, 5)
+    assert "4 of the 5 sampled changes have a result: 0 from the first sample" in page(results, 0, 5)
     write_results(project / "results.csv", results)
     kept = read_results(project / "results.csv")
     assert {name: one.verdict for name, one in kept.items()} == {one.name: one.verdict for one in results}

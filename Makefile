@@ -56,7 +56,7 @@ $(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no python3.13, python3.12 or python3.11 that runs; give one: make $(MAKECMDGOALS) PYTHON=…"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt $(TORCH)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,demo,ledger,console,flower,hf,tensorboard,docs,bench,dev]' --editable lab
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[train,demo,ledger,console,consent,flower,hf,tensorboard,docs,bench,dev]' --editable lab
 	touch $@
 
 clean:

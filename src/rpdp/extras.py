@@ -21,6 +21,7 @@ _OPTIONAL = {
     "apsw": ("apsw", ("ledger",)),
     "starlette": ("Starlette", ("console",)),
     "uvicorn": ("uvicorn", ("console",)),
+    "fhir": ("fhir.resources", ("consent",)),
     "tensorboard": ("TensorBoard", ("tensorboard",)),
     "flwr": ("Flower", ("flower",)),
     "transformers": ("transformers", ("hf",)),

@@ -25,6 +25,7 @@ SUMMARIES = {
     "report": "Rebuild the report of a finished run or comparison, as one HTML file that opens offline.",
     "audit": "Attack your own run: the ε that an attacker can prove for each budget.",
     "ledger": "Keep the accounts of a silo's records: what each allows, has spent and has left.",
+    "consent": "Import consent: FHIR Consent resources, or tables such as REDCap's.",
     "silo": "Run a silo's side of a federation: its agent keeps data, budgets, ledger and training.",
     "console": "Show a silo's ledger as pages for its steward, in a browser on this machine, beside its running agent.",
     "deploy": "Set up and run a federation over Flower, with TLS and registered silos.",

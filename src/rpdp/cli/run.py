@@ -24,6 +24,7 @@ _EXTRAS = {
     "rpdp audit": ("train",),
     "rpdp compare": ("train",),
     "rpdp console": ("ledger", "console"),
+    "rpdp consent": ("ledger", "consent"),
     "rpdp deploy": ("train", "ledger", "flower"),
     "rpdp doctor": ("train",),
     "rpdp ledger": ("ledger",),

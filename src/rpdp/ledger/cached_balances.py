@@ -8,7 +8,7 @@ import numpy as np
 
 from rpdp.errors import BudgetError
 from rpdp.ledger.balances import Balances
-from rpdp.ledger.stewardship.steward_actions import StewardActions
+from rpdp.ledger.stewardship.wanted_budgets import BulkActions
 from rpdp.ledger.store import crash_points
 from rpdp.ledger.store.roster import ABSENT, Roster
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rpdp.ledger.stewardship.actions import Action
 
 
-class CachedBalances(StewardActions):
+class CachedBalances(BulkActions):
     """The part of a ledger that knows the balances of one table, and books what stewards did to them.
 
     Guarantee: after a transaction that failed, or one of another process, the balances are read again before they are

@@ -3,6 +3,7 @@
 from tests.mutants.catalogue.accounting import ACCOUNTING
 from tests.mutants.catalogue.accounts import ACCOUNTS
 from tests.mutants.catalogue.agent import AGENT
+from tests.mutants.catalogue.consent import CONSENT
 from tests.mutants.catalogue.console import CONSOLE
 from tests.mutants.catalogue.estimates import ESTIMATES
 from tests.mutants.catalogue.federation import FEDERATION
@@ -39,6 +40,7 @@ CATALOGUE = (
     *REQUEST_PRICES,
     *REQUESTS,
     *ESTIMATES,
+    *CONSENT,
     *CONSOLE,
     *STATEMENTS,
     *TUNING,

@@ -93,15 +93,22 @@ class Persons:
         """How many records each person has."""
         return np.bincount(self.of_member)
 
+    def budgets(self, balances: Balances) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+        """The (ε, δ) of each person in this silo, and whether all of the person's records have the same part of it."""
+        is_even = self._has_even_parts(balances)
+        return (
+            np.bincount(self.of_member, balances.epsilon).astype(np.float64),
+            self._delta_now(balances, is_even),
+            is_even,
+        )
+
     def divided(self, kind: ActionKind, epsilon: FloatArray, delta: FloatArray, balances: Balances) -> Divided:
         """Divide the new budgets (one for each name; NaN stays) among all records of each person.
 
         A person's parts are equal, unless records came later and share what was left: then old parts hold what they had
         booked before, too.
         """
-        is_even = self._has_even_parts(balances)
-        has_epsilon = np.bincount(self.of_member, balances.epsilon).astype(np.float64)
-        has_delta = self._delta_now(balances, is_even)
+        has_epsilon, has_delta, is_even = self.budgets(balances)
         wants_epsilon, wants_delta = self._agreed("ε", epsilon), self._agreed("δ", delta)
         self._require_direction(kind, "ε", wants_epsilon, has_epsilon)
         self._require_direction(kind, "δ", wants_delta, has_delta)

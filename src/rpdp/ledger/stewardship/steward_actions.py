@@ -204,22 +204,41 @@ class StewardActions(LedgerBase):
         named += [self._of_subject(subject)[:1] for subject in subjects]  # any record stands for its person
         with self.reading():
             persons = Persons.of(self.records, np.concatenate(named), names)
-            roster = Roster(persons.members)
-            balances = Balances(self.records, roster, self.records.places(roster), self.actions(), self.terms)
-        if kind == "raise" and balances.order.any() and not np.isnan(new_delta).all():
+        return self._new_budgets(kind, persons, new_epsilon, new_delta, why, who)
+
+    def _new_budgets(
+        self,
+        kind: ActionKind,
+        persons: Persons,
+        epsilon: FloatArray,
+        delta: FloatArray,
+        reason: str,
+        actor: str,
+        given: Sequence[Action] = (),
+    ) -> list[Action]:
+        """The actions that give persons new budgets (NaN stays), after all that is in force and those `given`."""
+        balances = self._balances_of(persons, given)
+        if kind == "raise" and balances.order.any() and not np.isnan(delta).all():
             raise InputError(
                 "the δ of a Rényi account is fixed when a record is enrolled and is never raised; nothing was changed. "
                 "Raise the ε alone"
             )
         parts = self.terms.parts  # a new budget is the person's; this silo holds one part of it
-        new = persons.divided(kind, new_epsilon / parts, new_delta / parts, balances)
-        action = Action(kind, self.id, persons.members, new.epsilon, new.delta, reason=why, actor=who)
+        new = persons.divided(kind, epsilon / parts, delta / parts, balances)
+        action = Action(kind, self.id, persons.members, new.epsilon, new.delta, reason=reason, actor=actor)
         less = new.less_delta
         if not less.any():
             return [action]
         unchanged = np.full(int(less.sum()), np.nan)
-        smaller = Action("lower", self.id, persons.members[less], unchanged, new.delta[less], reason=why, actor=who)
+        named, parts_left = persons.members[less], new.delta[less]
+        smaller = Action("lower", self.id, named, unchanged, parts_left, reason=reason, actor=actor)
         return [smaller, action]
+
+    def _balances_of(self, persons: Persons, given: Sequence[Action] = ()) -> Balances:
+        """The balances of all records of these persons."""
+        with self.reading():
+            roster = Roster(persons.members)
+            return Balances(self.records, roster, self.records.places(roster), [*self.actions(), *given], self.terms)
 
     def subject_sizes(self, records: Sequence[str]) -> NDArray[np.int64]:
         """Return, for each of these records, how many records of the ledger its person has."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rpdp.federation.score import GroupScore
+    from rpdp.ledger.inspection.use_over_time import UseOverTime
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class ReportFacts:
         features: The features of a table by its public schema: the name of each, and what its values mean.
         evaluation: The private evaluation of the final model, as `evaluation.json` of a run has it; None without one.
         held_out_groups: The final model's metrics on held-out records, by budget. Silo edition only.
+        lifetimes: The use of lifetime budgets by silo, from the ledgers of a real run. Silo edition only.
         outlook: What the ledgers had left before a real run held anything, a line each. Silo edition only.
     """
 
@@ -34,5 +36,6 @@ class ReportFacts:
     evaluation: Mapping[str, Any] | None = None
     held_out_groups: Sequence[GroupScore] = ()
     outlook: Sequence[str] = ()
+    lifetimes: Mapping[str, UseOverTime] = field(default_factory=dict)
     features: Sequence[tuple[str, str]] = ()
     yardsticks: Mapping[str, Mapping[str, Sequence[float | None]]] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from rpdp.errors import InputError
 from rpdp.metrics import title_of
 from rpdp.private_files import OWNER_ONLY
 from rpdp.report.evaluation_figures import compared_table, confusion_table, evaluation_cards, evaluation_table
+from rpdp.report.lifetime_figures import lifetime_cards, lifetime_table
 from rpdp.report.promise import promise_values
 from rpdp.report.record_figures import record_cards
 from rpdp.report.rendering import ANYBODY, write_html
@@ -87,6 +88,8 @@ def _values(report: ReportRuns) -> dict[str, Any]:
         "groups": groups_table(report, records) if records and records.groups() else None,
         "curve": curve_card(public) if not records and report.is_protected else None,
         "held_out_groups": held_out_groups_table(report),
+        "lifetime_cards": lifetime_cards(report.facts.lifetimes),
+        "lifetimes": lifetime_table(report.facts.lifetimes),
         "silos": silos_table(report),
         "features": features_table(report),
         **_evaluation(report.facts.evaluation),

@@ -61,7 +61,7 @@ class ReportRuns:
         facts = facts or ReportFacts()
         if edition == "share":
             methods = {name: tuple(replace(run, silos={}, groups=()) for run in runs) for name, runs in methods.items()}
-            facts = replace(facts, outlook=(), held_out_groups=())
+            facts = replace(facts, outlook=(), held_out_groups=(), lifetimes={})
         return cls(methods, unprotected, "share" if edition == "share" else "silo", facts)
 
     @property

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from rpdp.federation import RunResult
+    from rpdp.ledger.inspection.use_over_time import UseOverTime
 
     Results = RunResult | Mapping[str, Sequence[RunResult]]
 
@@ -57,6 +58,7 @@ def _facts_in(directory: str | Path, spec: StudyFile) -> ReportFacts:
     """Return the facts of a run, with what only its silos may see; the edition to share drops that."""
     return replace(
         facts_of(spec),
+        lifetimes=_lifetimes(spec),
         outlook=read_outlooks(directory),
         evaluation=read_evaluation(directory),
         held_out_groups=read_groups(Path(directory), HELD_OUT_GROUPS),
@@ -108,6 +110,22 @@ def _uncovered(spec: StudyFile) -> list[str]:
                 found += [uncovered_note(silo, run) for run in ledger.uncovered_cancellations()]
         except RpdpError:  # a report can be rebuilt where the ledgers are not
             found.append(f"not known: whether the steward of silo {silo} cancelled a run without a public reason")
+    return found
+
+
+def _lifetimes(spec: StudyFile) -> dict[str, UseOverTime]:
+    """The use of lifetime budgets in the ledgers of a real run, as they are now; without those that are not here."""
+    from rpdp.ledger import Ledger  # needs apsw, which simulations do not
+    from rpdp.ledger.inspection.use_over_time import use_over_time
+    from rpdp.ledger.progress_callback import silent
+
+    found = {}
+    for silo, path in sorted((spec.ledgers or {}).items()):
+        try:
+            with Ledger.read(spec.directory / path) as ledger:
+                found[silo] = use_over_time(ledger, silent)
+        except RpdpError:  # a report can be rebuilt where the ledgers are not
+            continue
     return found
 
 

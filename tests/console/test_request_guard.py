@@ -319,7 +319,7 @@ def fuzzed(random_source: random.Random, console: Console, story: str) -> bytes:
 def send(console: Console, request: bytes) -> int | None:
     """The code of the answer; None if there is none."""
     name, _, port = console.host.partition(":")
-    with socket.create_connection((name, int(port)), timeout=0.5) as connection:
+    with socket.create_connection((name, int(port)), timeout=0.1) as connection:
         found = b""
         try:
             connection.sendall(request)

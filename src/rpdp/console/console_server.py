@@ -72,7 +72,7 @@ class ConsoleServer:
             lifespan="off",
             limit_concurrency=_MOST_REQUESTS,
             log_config=None,
-            log_level="warning",
+            log_level="error",  # a warning for each malformed request would let anybody fill the terminal
             loop="asyncio",
             proxy_headers=False,
             server_header=False,

@@ -104,7 +104,7 @@ for name in sorted(set(rpdp.__all__)):
 
 def test_the_extras_that_are_named_install_what_is_missing() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    distributions = {"sklearn": "scikit-learn"}
+    distributions = {"sklearn": "scikit-learn", "fhir": "fhir.resources"}
     for module, (_, providers) in extras._OPTIONAL.items():
         for extra in providers:
             names = {re.split("[<>=]", requirement)[0] for requirement in declared[extra]}

@@ -107,7 +107,7 @@ def test_reports_are_made_again(rpdp: Command, tmp_path: Path) -> None:
     for directory in ("alone", "many"):
         Path(directory, "report.html").unlink()
         assert rpdp("report", directory).out == f"report: {directory}/report.html\n"
-        assert Path(directory, "report.html").stat().st_size > 1_000_000
+        assert Path(directory, "report.html").read_text(encoding="utf-8").count("<svg") > 1
     told = rpdp("report", "many", "--edition", "share", "-o", "show/it.html", "--json").json
     assert told == {"report": "show/it.html", "edition": "share"}
     assert Path("show/it.html").is_file()

@@ -594,7 +594,7 @@ def test_an_audit_is_read_and_added_to_a_report(release: Release) -> None:
 # Deployments
 
 
-def test_silo_files_open(release: Release) -> None:
+def test_silo_files(release: Release) -> None:
     for directory, expected in release.expected["silo files"].items():
         release.upgrade(f"{directory}/ledger.db")
         assert_holds(release.json("silo", "check", f"{directory}/silo.toml"), expected, directory)

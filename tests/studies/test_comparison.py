@@ -72,7 +72,7 @@ def test_the_table(spec: StudyFile, tmp_path: Path) -> None:
     assert told["mean_over_silos"]["values"] == list(ours.means("accuracy"))
     assert written["methods"][0]["majority_shares"] == [score.majority_share for score in ours.scores]
     assert len(written["cells"]) == 6
-    assert (tmp_path / "out" / "report.html").stat().st_size > 1_000_000
+    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8").count("<svg") > 1
     assert (tmp_path / "out" / "report-share.html").exists()
 
 

@@ -217,9 +217,7 @@ release_after = "ready"
             assert (found.answered == 2).all()
             assert np.isfinite(found.sums).all()
 
-    def test_silo_check_measures_the_slowest_request(
-        self, federation: Layout, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_slowest_request(self, federation: Layout, capsys: pytest.CaptureFixture[str]) -> None:
         path = federation.silo("north") / "silo.toml"
         assert command(["silo", "check", str(path), "--json"]) == 0
         told = json.loads(capsys.readouterr().out)["slowest_request"]

@@ -98,8 +98,8 @@ OUTLOOK = (
         "outlook-in-the-shared-report",
         "rule 6",
         "report/report_runs.py",
-        "            facts = replace(facts, outlook=(), held_out_groups=())\n",
-        "            facts = replace(facts, held_out_groups=())\n",
+        "            facts = replace(facts, outlook=(), held_out_groups=(), lifetimes={})\n",
+        "            facts = replace(facts, held_out_groups=(), lifetimes={})\n",
         (f"{_STUDY}test_the_silos_report_says_what_the_ledgers_had_left",),
     ),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -272,3 +274,16 @@ def test_a_round_for_which_no_process_is_there_in_time_sits_out() -> None:
         finally:
             os.kill(keeper, signal.SIGCONT)
         assert draws(silo, 3) == ALL
+
+
+def test_what_torch_loads_late_is_loaded_before_the_first_round() -> None:
+    """In a round it would take a second, of every trainer anew: answers would be late."""
+    program = (
+        "import sys\n"
+        "from rpdp.federation import training_process\n"
+        "print('torch._dynamo' in sys.modules)\n"
+        "training_process._warm_up()\n"
+        "print('torch._dynamo' in sys.modules)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert shown.stdout.split() == ["False", "True"]

@@ -29,6 +29,7 @@ import warnings
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -338,7 +339,11 @@ def _unpacked(run: str, plan: str, number: int, values: Any, correction: Any) ->
 
 
 def _warm_up() -> None:
-    """Run one optimiser step, whose first time is slow, before it could make the first round late."""
+    """Do now what is slow the first time, so that it makes no round late: one optimiser step, torch's compiler.
+
+    No step uses the compiler, but parts of torch load it at their first use, which must not be during a round.
+    """
+    import_module("torch._dynamo")
     values = torch.zeros(1)
     values.grad = torch.zeros(1)
     make_optimiser(Recipe(), 1, values).step()
